@@ -1,0 +1,171 @@
+//! One value, borrowed from whatever carried it.
+//!
+//! A `Value` never owns: text, bytes and decimals point into the record, so a decoder hands a value straight to an encoder. The unit of a
+//! time comes from the column's type ([`LogicalType::counts_nanos`]), not from the size of the number (case TMP-02).
+
+use std::fmt::Write as _;
+
+use crate::civil;
+use crate::decimal::Decimal;
+use crate::types::LogicalType;
+
+/// Micros of a day.
+pub const DAY_MICROS: i64 = 86_400_000_000;
+
+/// A value of some logical type, or NULL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// SQL NULL; never a stand-in for "not sent", which is a column's absence from the authored set.
+    Null,
+    /// `bool`.
+    Bool(bool),
+    /// Any signed integer type, and unsigned ones up to 32 bits.
+    Int(i64),
+    /// `uint64`.
+    UInt(u64),
+    /// `float32`.
+    Float32(f32),
+    /// `float64`.
+    Float64(f64),
+    /// `decimal` (at the type's scale) and `numeric` (at its own).
+    Decimal(Decimal<'a>),
+    /// `text`.
+    Text(&'a str),
+    /// `bytes`.
+    Bytes(&'a [u8]),
+    /// `uuid`, most significant byte first.
+    Uuid([u8; 16]),
+    /// `date`: days since 1970-01-01.
+    Date(i32),
+    /// `time`: micros or nanos since midnight.
+    Time(i64),
+    /// `timestamp` and `timestamptz`: micros or nanos since 1970-01-01T00:00:00.
+    Timestamp(i64),
+    /// `json`.
+    Json(&'a str),
+}
+
+impl Value<'_> {
+    /// True for NULL.
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Appends the value's plain text in the given type: ISO 8601 dates and times with the type's digits, exact decimals, lower-case hex for
+    /// bytes and uuids, `Infinity` and `NaN` for floats. NULL appends nothing.
+    pub fn write_text(&self, ty: LogicalType, out: &mut String) {
+        match *self {
+            Self::Null => {}
+            Self::Bool(v) => out.push_str(if v { "true" } else { "false" }),
+            Self::Int(v) => drop(write!(out, "{v}")),
+            Self::UInt(v) => drop(write!(out, "{v}")),
+            Self::Float32(v) => push_float(out, v.is_infinite(), v.is_sign_negative(), v),
+            Self::Float64(v) => push_float(out, v.is_infinite(), v.is_sign_negative(), v),
+            Self::Decimal(v) => v.write_text(out),
+            Self::Text(v) | Self::Json(v) => out.push_str(v),
+            Self::Bytes(v) => push_hex(out, v),
+            Self::Uuid(v) => push_uuid(out, &v),
+            Self::Date(days) => civil::push_date(out, i64::from(days)),
+            Self::Time(units) => civil::push_time(out, units, per_second(ty), digits(ty)),
+            Self::Timestamp(units) => {
+                let per_day = per_second(ty) * 86_400;
+                civil::push_date(out, units.div_euclid(per_day));
+                out.push('T');
+                civil::push_time(out, units.rem_euclid(per_day), per_second(ty), digits(ty));
+                if matches!(ty, LogicalType::TimestampTz { .. }) {
+                    out.push('Z');
+                }
+            }
+        }
+    }
+}
+
+/// Units to the second of a time type: nanos beyond six digits, micros otherwise.
+pub const fn per_second(ty: LogicalType) -> i64 {
+    if ty.counts_nanos() { 1_000_000_000 } else { 1_000_000 }
+}
+
+const fn digits(ty: LogicalType) -> u8 {
+    match ty {
+        LogicalType::Time { digits } | LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } => digits,
+        _ => 6,
+    }
+}
+
+fn push_float(out: &mut String, infinite: bool, negative: bool, value: impl std::fmt::Display) {
+    if infinite {
+        out.push_str(if negative { "-Infinity" } else { "Infinity" });
+    } else {
+        let _ = write!(out, "{value}");
+    }
+}
+
+/// Appends bytes as lower-case hex.
+pub fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(bytes.len() * 2);
+    for b in bytes {
+        out.push(char::from(DIGITS[usize::from(b >> 4)]));
+        out.push(char::from(DIGITS[usize::from(b & 15)]));
+    }
+}
+
+/// Appends a uuid in its usual form of 36 characters.
+pub fn push_uuid(out: &mut String, bytes: &[u8; 16]) {
+    for (i, chunk) in [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].into_iter().enumerate() {
+        if i > 0 {
+            out.push('-');
+        }
+        push_hex(out, chunk);
+    }
+}
+
+/// Reads a uuid written with or without hyphens and braces, in either case.
+pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
+    let mut out = [0_u8; 16];
+    let mut nibbles = 0_usize;
+    for b in text.bytes() {
+        if b == b'-' {
+            continue;
+        }
+        let digit = char::from(b).to_digit(16)? as u8;
+        let slot = out.get_mut(nibbles / 2)?;
+        *slot = *slot << 4 | digit;
+        nibbles += 1;
+    }
+    (nibbles == 32).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: Value<'_>, ty: &str) -> String {
+        let mut out = String::new();
+        value.write_text(ty.parse().expect(ty), &mut out);
+        out
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!(text(Value::Timestamp(0), "timestamp(6)"), "1970-01-01T00:00:00.000000");
+        assert_eq!(text(Value::Timestamp(-1), "timestamptz(6)"), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(text(Value::Timestamp(-1), "timestamptz(9)"), "1969-12-31T23:59:59.999999999Z");
+        assert_eq!(text(Value::Timestamp(9_223_371_331_200_000_000), "timestamp(0)"), "+294247-01-02T00:00:00");
+        assert_eq!(text(Value::Time(DAY_MICROS), "time(0)"), "24:00:00");
+        assert_eq!(text(Value::Time(1), "time(6)"), "00:00:00.000001");
+        assert_eq!(text(Value::Float64(-0.0), "float64"), "-0");
+        assert_eq!(text(Value::Float32(f32::NEG_INFINITY), "float32"), "-Infinity");
+        assert_eq!(text(Value::Bytes(&[0, 255]), "bytes"), "00ff");
+    }
+
+    #[test]
+    fn uuids_go_both_ways() {
+        let id = parse_uuid("A0EEBC99-9c0b-4ef8-bb6d-6bb9bd380a11").expect("a uuid");
+        assert_eq!(text(Value::Uuid(id), "uuid"), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");
+        for bad in ["", "a0eebc99", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11ff", "g0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"] {
+            assert_eq!(parse_uuid(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The bytes of Avro's binary encoding that rows and changes are made of: zigzag varints and length-prefixed runs, read with strict ends.
+//!
+//! A reader never trusts a length: it is checked against the bytes that are left before anything is taken, so no input makes it allocate.
+
+/// Bytes that end too early, or that say something impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The input ended in the middle of a value.
+    #[error("the bytes end in the middle of a value")]
+    Truncated,
+    /// A varint has more than 64 bits, or a length is negative.
+    #[error("a number is out of range")]
+    Number,
+    /// A union index, enum symbol or tag that does not exist.
+    #[error("an index names nothing")]
+    Index,
+    /// Text that is not UTF-8.
+    #[error("text is not UTF-8")]
+    Text,
+    /// Bytes left over behind the last value.
+    #[error("bytes are left over behind the last value")]
+    Trailing,
+}
+
+/// Appends a zigzag varint, as Avro writes `int` and `long`.
+pub fn put_long(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Appends an unsigned varint, least significant group first.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a length as a zigzag varint and then the bytes, as Avro writes `bytes` and `string`.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_long(out, bytes.len() as i64);
+    out.extend_from_slice(bytes);
+}
+
+/// A cursor over borrowed bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The bytes not yet read.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Takes the next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
+        let (head, tail) = self.rest.split_at_checked(n).ok_or(WireError::Truncated)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    /// Takes the next `N` bytes as an array.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    /// Takes one byte.
+    pub fn byte(&mut self) -> Result<u8, WireError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// Takes an unsigned varint.
+    pub fn varint(&mut self) -> Result<u64, WireError> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let b = self.byte()?;
+            if shift == 63 && b > 1 {
+                return Err(WireError::Number);
+            }
+            value |= u64::from(b & 0x7F) << shift;
+            if b & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(WireError::Number)
+    }
+
+    /// Takes a zigzag varint.
+    pub fn long(&mut self) -> Result<i64, WireError> {
+        let v = self.varint()?;
+        Ok((v >> 1) as i64 ^ -((v & 1) as i64))
+    }
+
+    /// Takes a length-prefixed run of bytes.
+    pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let n = usize::try_from(self.long()?).map_err(|_| WireError::Number)?;
+        self.take(n)
+    }
+
+    /// Takes a length-prefixed text.
+    pub fn text(&mut self) -> Result<&'a str, WireError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| WireError::Text)
+    }
+
+    /// Takes the index of a `[null, T]` union: true where a value follows.
+    pub fn present(&mut self) -> Result<bool, WireError> {
+        match self.byte()? {
+            0 => Ok(false),
+            2 => Ok(true),
+            _ => Err(WireError::Index),
+        }
+    }
+
+    /// Ends the reading: an error where bytes are left.
+    pub const fn finish(&self) -> Result<(), WireError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(WireError::Trailing) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longs_as_avro_writes_them() {
+        for (value, bytes) in [(0, &[0_u8][..]), (-1, &[1]), (1, &[2]), (-64, &[0x7F]), (64, &[0x80, 1])] {
+            let mut out = Vec::new();
+            put_long(&mut out, value);
+            assert_eq!(out, bytes);
+        }
+        for value in [i64::MIN, i64::MAX, 0, 1 << 40] {
+            let mut out = Vec::new();
+            put_long(&mut out, value);
+            let mut reader = Reader::new(&out);
+            assert_eq!(reader.long(), Ok(value));
+            assert_eq!(reader.finish(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn hostile_lengths_are_refused() {
+        assert_eq!(Reader::new(&[0xFF; 11]).varint(), Err(WireError::Number));
+        assert_eq!(Reader::new(&[0x80]).varint(), Err(WireError::Truncated));
+        assert_eq!(Reader::new(&[1]).bytes(), Err(WireError::Number));
+        let mut huge = Vec::new();
+        put_long(&mut huge, i64::MAX);
+        assert_eq!(Reader::new(&huge).bytes(), Err(WireError::Truncated));
+        assert_eq!(Reader::new(&[2, 0xFF]).text(), Err(WireError::Text));
+    }
+}
