@@ -1,1 +1,3 @@
-//!
+//! What happens: from the input topic through the change log into the replicas.
+
+pub mod sink;
