@@ -1,0 +1,108 @@
+//! Named crash points and planted bugs, for tests only.
+//!
+//! Without the feature `faults` everything here is empty and costs nothing. With it, `LANDFALL_CRASH=point:hit` makes the process abort when
+//! it comes by a point for that time, and `LANDFALL_BUG=name` turns one planted bug on, so that the suite can show that it catches it.
+//! No production code may depend on an answer of this module.
+
+/// A planted bug: each is copied from one that real systems had (RELIABILITY.md A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Source offsets are committed before the log has acknowledged.
+    CommitBeforeLand,
+    /// Source offsets are committed up to the last acknowledged record, not to the end of the contiguous prefix.
+    WatermarkOffsetPlusOne,
+    /// A rejected record is passed without a dead letter.
+    CommitPastRejected,
+    /// A row that state already shows is not landed again after a crash.
+    DropEqualVersion,
+    /// State is written before the store has the batch, and trusted when it is ahead.
+    StateBeforeLand,
+    /// A deleted key is forgotten.
+    TombstoneExpiredEarly,
+    /// Repeats are folded instead of recognised by provenance.
+    RepeatsFolded,
+    /// A row that came and went within a batch is not emitted as absent.
+    OrphanLeftBehind,
+}
+
+impl Bug {
+    /// All planted bugs, with the names that `LANDFALL_BUG` takes.
+    pub const ALL: [(Self, &'static str); 8] = [
+        (Self::CommitBeforeLand, "commit-before-land"),
+        (Self::WatermarkOffsetPlusOne, "watermark-offset-plus-one"),
+        (Self::CommitPastRejected, "commit-past-rejected"),
+        (Self::DropEqualVersion, "drop-equal-version"),
+        (Self::StateBeforeLand, "state-before-land"),
+        (Self::TombstoneExpiredEarly, "tombstone-expired-early"),
+        (Self::RepeatsFolded, "repeats-folded"),
+        (Self::OrphanLeftBehind, "orphan-left-behind"),
+    ];
+}
+
+#[cfg(not(feature = "faults"))]
+mod active {
+    use super::Bug;
+
+    /// Comes by a crash point: nothing happens in this build.
+    #[inline(always)]
+    pub const fn point(_name: &str) {}
+
+    /// Whether a planted bug is on: never in this build.
+    #[inline(always)]
+    pub const fn bug(_bug: Bug) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "faults")]
+mod active {
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::Bug;
+
+    struct Crash {
+        point: String,
+        left: AtomicU32,
+    }
+
+    static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
+    static BUG: OnceLock<Option<Bug>> = OnceLock::new();
+
+    thread_local! {
+        static SIMULATED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Comes by a crash point: the process aborts here where it was told to.
+    pub fn point(name: &str) {
+        let crash = CRASH.get_or_init(|| {
+            let text = std::env::var("LANDFALL_CRASH").ok()?;
+            let (point, hits) = text.split_once(':')?;
+            Some(Crash { point: point.to_owned(), left: AtomicU32::new(hits.parse().ok()?) })
+        });
+        if let Some(crash) = crash
+            && crash.point == name
+            && crash.left.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            eprintln!("crash point {name} reached");
+            std::process::abort();
+        }
+    }
+
+    /// Whether a planted bug is on, for this thread or the whole process.
+    pub fn bug(bug: Bug) -> bool {
+        SIMULATED.get() == Some(bug)
+            || *BUG.get_or_init(|| {
+                let name = std::env::var("LANDFALL_BUG").ok()?;
+                Bug::ALL.iter().find(|(_, n)| *n == name).map(|(b, _)| *b)
+            }) == Some(bug)
+    }
+
+    /// Turns a planted bug on for this thread: for the simulator.
+    pub fn simulate(bug: Option<Bug>) {
+        SIMULATED.set(bug);
+    }
+}
+
+pub use active::*;

@@ -1,0 +1,83 @@
+//! When a batch lands: after a quiet moment, at the latest after a maximum delay, at once when it is full.
+//!
+//! `quiet` 0 never waits: what arrives during a landing goes together in the next. Times are durations since the process began, handed in
+//! from outside: this core has no clock (SEMANTICS.md D.2, Debounce).
+
+use std::time::Duration;
+
+/// The operator's choice for a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debounce {
+    /// How long nothing may have arrived.
+    pub quiet: Duration,
+    /// How long the first record may wait at most.
+    pub max_delay: Duration,
+    /// A batch of so many records lands at once.
+    pub rows_max: usize,
+    /// A batch of so many bytes lands at once.
+    pub bytes_max: usize,
+}
+
+/// What has arrived and not been taken into a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// When the first and the last of it arrived.
+    pub at: Option<(Duration, Duration)>,
+    /// Records.
+    pub rows: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+impl Arrivals {
+    /// Notes another record.
+    pub fn note(&mut self, now: Duration, bytes: usize) {
+        let first = self.at.map_or(now, |(first, _)| first);
+        self.at = Some((first, now));
+        self.rows += 1;
+        self.bytes += bytes;
+    }
+}
+
+impl Debounce {
+    /// When what has arrived is due; `None` where nothing has.
+    pub fn due(&self, arrivals: &Arrivals) -> Option<Duration> {
+        let (first, last) = arrivals.at?;
+        if arrivals.rows >= self.rows_max || arrivals.bytes >= self.bytes_max {
+            return Some(first);
+        }
+        Some((last + self.quiet).min(first + self.max_delay))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn quiet_and_delay_bound_each_other() {
+        let debounce = Debounce { quiet: ms(100), max_delay: ms(250), rows_max: 10, bytes_max: 1000 };
+        let mut arrivals = Arrivals::default();
+        assert_eq!(debounce.due(&arrivals), None);
+        arrivals.note(ms(1000), 10);
+        assert_eq!(debounce.due(&arrivals), Some(ms(1100)));
+        arrivals.note(ms(1090), 10);
+        assert_eq!(debounce.due(&arrivals), Some(ms(1190)));
+        arrivals.note(ms(1180), 10);
+        assert_eq!(debounce.due(&arrivals), Some(ms(1250)));
+        arrivals.note(ms(1181), 970);
+        assert_eq!(debounce.due(&arrivals), Some(ms(1000)), "full by bytes");
+    }
+
+    #[test]
+    fn zero_never_waits() {
+        let debounce = Debounce { quiet: ms(0), max_delay: ms(5000), rows_max: 10, bytes_max: 1000 };
+        let mut arrivals = Arrivals::default();
+        arrivals.note(ms(7), 1);
+        assert_eq!(debounce.due(&arrivals), Some(ms(7)));
+    }
+}

@@ -1,0 +1,151 @@
+//! How the index of a key is stored: layout 1 of a state value.
+//!
+//! `01`, then groups, tombstones and last records, each counted. A last record that stands in a group refers to it instead of repeating its
+//! sequence, which keeps the usual key (one event, one source partition) at some fifty bytes beside its row. Reading copies the value into
+//! the arena once and takes rows as spans of it.
+
+use landfall_schemas::Sequence;
+use landfall_schemas::provenance::Place;
+use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
+use smallvec::SmallVec;
+
+use super::index::{Arena, Event, Group, Index, Kind, Last, RowSpan, Span, Tombstone};
+
+const LAYOUT: u8 = 1;
+
+/// Appends the stored form of an index.
+pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
+    out.push(LAYOUT);
+    put_varint(out, index.groups.len() as u64);
+    for group in &index.groups {
+        put_sequence(out, &group.sequence);
+        put_varint(out, group.sent.len() as u64);
+        for (source, place) in &group.sent {
+            put_varint(out, u64::from(*source));
+            put_place(out, *place);
+        }
+        match group.snapshot {
+            None => out.push(0),
+            Some(id) => {
+                out.push(2);
+                put_long(out, id);
+            }
+        }
+        put_varint(out, group.events.len() as u64);
+        for event in &group.events {
+            out.push(event.kind as u8);
+            put_place(out, event.place);
+            if event.kind != Kind::Delete {
+                put_varint(out, u64::from(event.row.columns));
+                put_varint(out, event.unauthored.len() as u64);
+                event.unauthored.iter().for_each(|c| put_varint(out, c as u64));
+                put_bytes(out, arena.get(event.row.span));
+            }
+        }
+    }
+    put_varint(out, index.tombstones.len() as u64);
+    for tombstone in &index.tombstones {
+        put_varint(out, u64::from(tombstone.source));
+        put_place(out, tombstone.place);
+        put_sequence(out, &tombstone.behind);
+    }
+    put_varint(out, index.last.len() as u64);
+    for last in &index.last {
+        put_varint(out, u64::from(last.source));
+        put_place(out, last.place);
+        out.push(u8::from(last.deleted));
+        match index.groups.iter().rposition(|g| g.sequence == last.sequence) {
+            Some(at) => put_varint(out, at as u64 + 1),
+            None => {
+                put_varint(out, 0);
+                put_sequence(out, &last.sequence);
+            }
+        }
+    }
+}
+
+/// Reads a stored index; its bytes are copied into the arena.
+pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
+    let whole = arena.add(value);
+    let mut reader = Reader::new(value);
+    if reader.byte()? != LAYOUT {
+        return Err(WireError::Index);
+    }
+    let mut index = Index::default();
+    for _ in 0..reader.varint()? {
+        let sequence = read_sequence(&mut reader)?;
+        let mut sent = SmallVec::new();
+        for _ in 0..reader.varint()? {
+            sent.push((read_source(&mut reader)?, read_place(&mut reader)?));
+        }
+        let snapshot = if reader.present()? { Some(reader.long()?) } else { None };
+        let mut events = SmallVec::new();
+        for _ in 0..reader.varint()? {
+            events.push(read_event(&mut reader, whole, value.len())?);
+        }
+        if events.is_empty() {
+            return Err(WireError::Index);
+        }
+        index.groups.push(Group { sequence, sent, snapshot, events });
+    }
+    for _ in 0..reader.varint()? {
+        let (source, place) = (read_source(&mut reader)?, read_place(&mut reader)?);
+        index.tombstones.push(Tombstone { source, place, behind: read_sequence(&mut reader)? });
+    }
+    for _ in 0..reader.varint()? {
+        let (source, place, deleted) = (read_source(&mut reader)?, read_place(&mut reader)?, reader.byte()? == 1);
+        let sequence = match usize::try_from(reader.varint()?).map_err(|_| WireError::Number)? {
+            0 => read_sequence(&mut reader)?,
+            at => index.groups.get(at - 1).ok_or(WireError::Index)?.sequence.clone(),
+        };
+        index.last.push(Last { source, place, sequence, deleted });
+    }
+    reader.finish()?;
+    Ok(index)
+}
+
+fn read_event(reader: &mut Reader<'_>, whole: Span, length: usize) -> Result<Event, WireError> {
+    let kind = match reader.byte()? {
+        0 => Kind::Read,
+        1 => Kind::Upsert,
+        2 => Kind::Delete,
+        _ => return Err(WireError::Index),
+    };
+    let place = read_place(reader)?;
+    let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
+    if kind != Kind::Delete {
+        event.row.columns = u16::try_from(reader.varint()?).map_err(|_| WireError::Number)?;
+        for _ in 0..reader.varint()? {
+            let column = reader.varint()?;
+            if column >= u64::from(event.row.columns) {
+                return Err(WireError::Index);
+            }
+            event.unauthored.insert(column as usize);
+        }
+        let row = reader.bytes()?;
+        let end = (length - reader.rest().len()) as u32;
+        event.row.span = whole.part(end - row.len() as u32, end);
+    }
+    Ok(event)
+}
+
+fn put_place(out: &mut Vec<u8>, place: Place) {
+    put_long(out, place.offset);
+    put_varint(out, u64::from(place.ordinal));
+}
+
+fn read_place(reader: &mut Reader<'_>) -> Result<Place, WireError> {
+    Ok(Place { offset: reader.long()?, ordinal: u32::try_from(reader.varint()?).map_err(|_| WireError::Number)? })
+}
+
+fn put_sequence(out: &mut Vec<u8>, sequence: &Sequence) {
+    put_bytes(out, sequence.as_bytes());
+}
+
+fn read_sequence(reader: &mut Reader<'_>) -> Result<Sequence, WireError> {
+    Ok(Sequence::from_bytes(reader.bytes()?))
+}
+
+fn read_source(reader: &mut Reader<'_>) -> Result<u16, WireError> {
+    u16::try_from(reader.varint()?).map_err(|_| WireError::Number)
+}

@@ -1,0 +1,270 @@
+//! The one fold: the events of a key, in the order of their sequences, become its rows (SEMANTICS.md A.3).
+//!
+//! All landing shapes come from here; `upsert` shows the last run where it is open. A column that an event does not author takes its
+//! predecessor's value in sequence order. Where there is no predecessor, a dialect's row is withheld rather than blanked (law 10): it stays
+//! out of the replica until an event brings the value, whatever the order of arrival.
+
+use landfall_schemas::row;
+use landfall_schemas::sequence::{Rank, RankClass};
+use landfall_schemas::table::Column;
+use landfall_schemas::wire::WireError;
+use landfall_schemas::{ColumnSet, Sequence};
+
+use super::index::{Arena, Group, Index, Kind, RowSpan, Span, Ties};
+
+/// The shape of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One row per live key (SCD1).
+    Upsert,
+    /// One row per run (SCD2); a run goes on while the tracked columns are equal.
+    History {
+        /// Positions of the tracked columns; columns that appear later are tracked too where it is `None`.
+        tracked: Option<ColumnSet>,
+    },
+}
+
+/// What becomes of a column that nobody authored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// It reads NULL: the meaning of `ignore_null_updates` with the user's own sequence.
+    Null,
+    /// The row is withheld and named: a dialect's "value not sent" is no NULL.
+    Withheld,
+}
+
+/// How a replica folds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Its shape.
+    pub shape: Shape,
+    /// How ties are decided.
+    pub ties: Ties,
+    /// What becomes of columns without a value.
+    pub unresolved: Unresolved,
+}
+
+impl Config {
+    /// The fold of a change log with a dialect's own sequence into one row per key.
+    pub const fn upsert() -> Self {
+        Self { shape: Shape::Upsert, ties: Ties::Dialect, unresolved: Unresolved::Withheld }
+    }
+}
+
+/// Marks of a log partition: they concern every key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Places at which the table was truncated.
+    pub truncates: Vec<Sequence>,
+    /// Ends of full snapshots: position and id.
+    pub sweeps: Vec<(Sequence, i64)>,
+}
+
+/// One row of the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Rank of the event that began it; with the key, its identity in a history.
+    pub start: Rank,
+    /// Rank that closed it; `None` while it is open.
+    pub end: Option<Rank>,
+    /// Rank of the event whose values it shows.
+    pub tail: Rank,
+    /// The values.
+    pub row: RowSpan,
+}
+
+/// Memory that folding needs again and again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    steps: Vec<(Rank, Option<usize>)>,
+    spans: Vec<(u32, u32)>,
+    parts: Vec<Option<Span>>,
+}
+
+/// The row so far, with the columns that have no value yet.
+#[derive(Clone, Default)]
+struct Resolved {
+    row: RowSpan,
+    unresolved: ColumnSet,
+}
+
+/// Folds an index into its runs, in order. `columns` are those of the replica; rows that are put together go to the arena. Returns whether
+/// the key's last state is withheld for want of a value.
+pub fn fold(
+    index: &Index,
+    marks: &Marks,
+    config: &Config,
+    columns: &[Column],
+    arena: &mut Arena,
+    scratch: &mut Scratch,
+    out: &mut Vec<Run>,
+) -> Result<bool, WireError> {
+    out.clear();
+    if config.shape == Shape::Upsert && index.tombstones.is_empty() && marks.truncates.is_empty() && marks.sweeps.is_empty() {
+        return fold_last(index, config, columns, arena, scratch, out);
+    }
+    list_steps(index, marks, &mut scratch.steps);
+    let steps = std::mem::take(&mut scratch.steps);
+    let mut open: Option<Run> = None;
+    let mut previous: Option<Resolved> = None;
+    for (rank, group) in &steps {
+        let winner = group.map(|g| &index.groups[g]);
+        let Some(group) = winner.filter(|g| g.events[0].kind != Kind::Delete) else {
+            if let Some(run) = open.take() {
+                out.push(Run { end: Some(rank.clone()), ..run });
+            }
+            previous = None;
+            continue;
+        };
+        let resolved = resolve(group, previous.as_ref(), config, columns, arena, scratch)?;
+        let withheld = !resolved.unresolved.is_empty();
+        match &mut open {
+            Some(run) if !withheld && continues(run.row, resolved.row, &config.shape, columns, arena)? => {
+                run.tail = rank.clone();
+                run.row = resolved.row;
+            }
+            _ => {
+                if let Some(run) = open.take() {
+                    out.push(Run { end: Some(rank.clone()), ..run });
+                }
+                open = (!withheld).then(|| Run { start: rank.clone(), end: None, tail: rank.clone(), row: resolved.row });
+            }
+        }
+        previous = Some(resolved);
+    }
+    scratch.steps = steps;
+    if config.shape == Shape::Upsert {
+        out.clear();
+    }
+    out.extend(open);
+    Ok(previous.is_some_and(|p| !p.unresolved.is_empty()))
+}
+
+/// The fold of one row per key without marks: only the last event and what it leaves to its predecessors count.
+fn fold_last(
+    index: &Index,
+    config: &Config,
+    columns: &[Column],
+    arena: &mut Arena,
+    scratch: &mut Scratch,
+    out: &mut Vec<Run>,
+) -> Result<bool, WireError> {
+    let mut base = index.groups.iter().rposition(Group::is_whole).unwrap_or(0);
+    let mut previous: Option<Resolved> = None;
+    while let Some(group) = index.groups.get(base) {
+        previous = match group.events[0].kind {
+            Kind::Delete => None,
+            _ => Some(resolve(group, previous.as_ref(), config, columns, arena, scratch)?),
+        };
+        base += 1;
+    }
+    let withheld = previous.as_ref().is_some_and(|p| !p.unresolved.is_empty());
+    if let (Some(resolved), Some(group), false) = (previous, index.groups.last(), withheld) {
+        let rank = Rank { sequence: group.sequence.clone(), class: RankClass::Event };
+        out.push(Run { start: rank.clone(), end: None, tail: rank, row: resolved.row });
+    }
+    Ok(withheld)
+}
+
+fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>)>) {
+    let rank = |sequence: &Sequence, class| Rank { sequence: sequence.clone(), class };
+    steps.clear();
+    for (i, group) in index.groups.iter().enumerate() {
+        // A truncate outranks what stands at its own place.
+        if !marks.truncates.contains(&group.sequence) {
+            steps.push((rank(&group.sequence, RankClass::Event), Some(i)));
+        }
+    }
+    steps.extend(index.tombstones.iter().map(|t| (rank(&t.behind, RankClass::Tombstone), None)));
+    steps.extend(marks.truncates.iter().map(|s| (rank(s, RankClass::Truncate), None)));
+    for (sequence, snapshot) in &marks.sweeps {
+        if !index.groups.iter().any(|g| g.snapshot == Some(*snapshot)) {
+            steps.push((rank(sequence, RankClass::Sweep), None));
+        }
+    }
+    steps.sort_by(|a, b| a.0.cmp(&b.0));
+}
+
+/// Whether a run goes on with another row: equal in every tracked column. In `upsert` there is one run, whatever its values.
+fn continues(old: RowSpan, new: RowSpan, shape: &Shape, columns: &[Column], arena: &Arena) -> Result<bool, WireError> {
+    let Shape::History { tracked } = shape else { return Ok(true) };
+    let mut old = row::values(&columns[..usize::from(old.columns)], arena.get(old.span));
+    let mut new = row::values(&columns[..usize::from(new.columns)], arena.get(new.span));
+    for column in 0..columns.len() {
+        let null = landfall_schemas::Value::Null;
+        let a = old.next().transpose()?.map_or(null, |(_, v)| v);
+        let b = new.next().transpose()?.map_or(null, |(_, v)| v);
+        if tracked.as_ref().is_none_or(|t| t.contains(column)) && !row::canonically_equal(&a, &b) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The row of a group: the winner's, completed by its tie and by the predecessor.
+fn resolve(
+    group: &Group,
+    previous: Option<&Resolved>,
+    config: &Config,
+    columns: &[Column],
+    arena: &mut Arena,
+    scratch: &mut Scratch,
+) -> Result<Resolved, WireError> {
+    let winner = &group.events[0];
+    if winner.unauthored.is_empty() {
+        return Ok(Resolved { row: winner.row, unresolved: ColumnSet::new() });
+    }
+    let mut unresolved = ColumnSet::new();
+    // Where each column's bytes are taken from; `None` is NULL.
+    let parts = &mut scratch.parts;
+    parts.clear();
+    row::spans(&columns[..usize::from(winner.row.columns)], arena.get(winner.row.span), &mut scratch.spans)?;
+    parts.extend(scratch.spans.iter().map(|(start, end)| Some(winner.row.span.part(*start, *end))));
+    let mut open = winner.unauthored.clone();
+    for event in &group.events[1..] {
+        let taken: ColumnSet = open.iter().filter(|c| event.kind == Kind::Delete || !event.unauthored.contains(*c)).collect();
+        fill(parts, &taken, (event.kind != Kind::Delete).then_some(event.row), columns, arena, &mut scratch.spans)?;
+        open = open.iter().filter(|c| !taken.contains(*c)).collect();
+    }
+    match previous {
+        Some(previous) => {
+            fill(parts, &open, Some(previous.row), columns, arena, &mut scratch.spans)?;
+            unresolved = open.iter().filter(|c| previous.unresolved.contains(*c)).collect();
+        }
+        None => {
+            fill(parts, &open, None, columns, arena, &mut scratch.spans)?;
+            if config.unresolved == Unresolved::Withheld {
+                unresolved = open;
+            }
+        }
+    }
+    let mark = arena.mark();
+    for part in parts.iter() {
+        match part {
+            Some(span) => arena.append_within(*span),
+            None => arena.append(&[0]),
+        }
+    }
+    Ok(Resolved { row: RowSpan { span: arena.since(mark), columns: winner.row.columns }, unresolved })
+}
+
+/// Takes the wanted columns from a row, or as NULL where there is none or the row is shorter.
+fn fill(
+    parts: &mut [Option<Span>],
+    wanted: &ColumnSet,
+    row: Option<RowSpan>,
+    columns: &[Column],
+    arena: &Arena,
+    spans: &mut Vec<(u32, u32)>,
+) -> Result<(), WireError> {
+    spans.clear();
+    if let Some(row) = row {
+        row::spans(&columns[..usize::from(row.columns)], arena.get(row.span), spans)?;
+    }
+    for column in wanted.iter() {
+        if let Some(part) = parts.get_mut(column) {
+            *part = row.and_then(|row| spans.get(column).map(|(start, end)| row.span.part(*start, *end)));
+        }
+    }
+    Ok(())
+}

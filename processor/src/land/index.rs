@@ -1,0 +1,305 @@
+//! What is known of one key: its events in the order of their sequences.
+//!
+//! The index holds, per sequence, the events that can still matter under the tie rule (SEMANTICS.md A.2), and the bare tombstones that are in
+//! force. Inserting is commutative and idempotent, so arrival order never shows (law 13). Rows live in an [`Arena`] beside it: an index holds
+//! spans, which keeps the fold free of allocations for each row. `upsert` keeps the index pruned to what later events can still build on.
+
+use std::cmp::Ordering;
+
+use landfall_schemas::provenance::Place;
+use landfall_schemas::{ColumnSet, Sequence};
+use smallvec::SmallVec;
+
+/// A run of bytes in an [`Arena`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// Bytes of keys and rows of one batch.
+#[derive(Debug, Default)]
+pub struct Arena {
+    bytes: Vec<u8>,
+}
+
+impl Arena {
+    /// The bytes of a span.
+    pub fn get(&self, span: Span) -> &[u8] {
+        &self.bytes[span.start as usize..span.end as usize]
+    }
+
+    /// Copies bytes in.
+    pub fn add(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        self.since(start)
+    }
+
+    /// Length so far, to name what is appended after it with [`Self::since`].
+    pub fn mark(&self) -> u32 {
+        self.bytes.len() as u32
+    }
+
+    /// Everything appended since a mark.
+    pub fn since(&self, mark: u32) -> Span {
+        Span { start: mark, end: self.bytes.len() as u32 }
+    }
+
+    /// Appends bytes that stand in this arena already.
+    pub fn append_within(&mut self, span: Span) {
+        self.bytes.extend_from_within(span.start as usize..span.end as usize);
+    }
+
+    /// Appends bytes from elsewhere.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Bytes in use.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True where nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Forgets everything and keeps up to `keep` bytes of memory.
+    pub fn clear(&mut self, keep: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(keep);
+    }
+}
+
+impl Span {
+    /// A part of this span, counted from its start.
+    pub fn part(self, start: u32, end: u32) -> Self {
+        Self { start: self.start + start, end: self.start + end }
+    }
+
+    /// Length in bytes.
+    pub fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// True for no bytes.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// What an event does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Read by a snapshot.
+    Read,
+    /// Created or updated.
+    Upsert,
+    /// Deleted.
+    Delete,
+}
+
+/// A row in the columns of the replica: the first `columns` of them, later ones read NULL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowSpan {
+    /// The encoded values.
+    pub span: Span,
+    /// Number of columns in it.
+    pub columns: u16,
+}
+
+/// One event of a key.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What it does.
+    pub kind: Kind,
+    /// Where its source record stood: decides ties.
+    pub place: Place,
+    /// The row, for upserts and reads.
+    pub row: RowSpan,
+    /// Columns that it does not author.
+    pub unauthored: ColumnSet,
+}
+
+/// How ties are decided (SEMANTICS.md A.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ties {
+    /// A dialect's own sequence: the source wrote equal sequences in the order of its offsets; snapshot reads lose.
+    Dialect,
+    /// Sequencing columns of the user: delete, then upsert, then read, then the offset.
+    User,
+}
+
+impl Event {
+    /// Which of two events at one sequence says what happened: greater wins. Canonical bytes decide at last, so the order is total.
+    fn tie(&self, other: &Self, ties: Ties, arena: &Arena) -> Ordering {
+        let offsets = self.place.offset.cmp(&other.place.offset);
+        let first = match ties {
+            Ties::Dialect => {
+                let streamed = |e: &Self| e.kind != Kind::Read;
+                streamed(self).cmp(&streamed(other)).then(offsets).then(self.place.ordinal.cmp(&other.place.ordinal))
+            }
+            Ties::User => self.kind.cmp(&other.kind).then(offsets),
+        };
+        first
+            .then_with(|| self.kind.cmp(&other.kind))
+            .then_with(|| arena.get(self.row.span).cmp(arena.get(other.row.span)))
+            .then_with(|| self.unauthored.iter().cmp(other.unauthored.iter()))
+    }
+
+    fn authors(&self, column: usize) -> bool {
+        self.kind == Kind::Delete || !self.unauthored.contains(column)
+    }
+
+    /// True where it leaves no column to others.
+    pub fn is_whole(&self) -> bool {
+        self.kind == Kind::Delete || self.unauthored.is_empty()
+    }
+}
+
+/// The events of one key at one sequence, the winner first; others only as far as they author what those before them do not.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The sequence.
+    pub sequence: Sequence,
+    /// Greatest place at which each source partition sent this sequence (index of the partition, place).
+    pub sent: SmallVec<[(u16, Place); 1]>,
+    /// Greatest id of a full snapshot that read the key at this sequence.
+    pub snapshot: Option<i64>,
+    /// The events that count.
+    pub events: SmallVec<[Event; 1]>,
+}
+
+impl Group {
+    /// True where nothing is left to the predecessors of this sequence.
+    pub fn is_whole(&self) -> bool {
+        let Some((winner, others)) = self.events.split_first() else { return false };
+        winner.is_whole() || winner.unauthored.iter().all(|column| others.iter().any(|e| e.authors(column)))
+    }
+
+    fn insert(&mut self, event: Event, ties: Ties, arena: &Arena) {
+        let at = self.events.iter().position(|e| event.tie(e, ties, arena) != Ordering::Less).unwrap_or(self.events.len());
+        self.events.insert(at, event);
+        if self.events.len() > 1 {
+            // An event counts only where it authors a column that none before it does: what is dropped depends on the set alone.
+            let mut keep = 1;
+            for i in 1..self.events.len() {
+                let counts = self.events[0].unauthored.iter().any(|c| self.events[i].authors(c) && !self.events[..keep].iter().any(|e| e.authors(c)));
+                if counts {
+                    self.events.swap(keep, i);
+                    keep += 1;
+                }
+            }
+            self.events.truncate(if self.events[0].is_whole() { 1 } else { keep });
+        }
+    }
+
+    fn note_sent(&mut self, source: u16, place: Place) {
+        match self.sent.iter_mut().find(|(s, _)| *s == source) {
+            Some((_, sent)) => *sent = (*sent).max(place),
+            None => self.sent.push((source, place)),
+        }
+    }
+}
+
+/// A bare tombstone in force: ranks right behind a sequence, until that source partition sends this sequence again at a higher offset.
+#[derive(Clone, Debug)]
+pub struct Tombstone {
+    /// Source partition that it stands in.
+    pub source: u16,
+    /// Its place.
+    pub place: Place,
+    /// The sequence that it ranks right behind.
+    pub behind: Sequence,
+}
+
+/// The last record of the key in a source partition: what a bare tombstone there ranks behind.
+#[derive(Clone, Debug)]
+pub struct Last {
+    /// Source partition.
+    pub source: u16,
+    /// Place of the record.
+    pub place: Place,
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// Whether it was a delete: a tombstone behind it does nothing more (law 4).
+    pub deleted: bool,
+}
+
+/// Everything known of one key.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    /// Events by ascending sequence.
+    pub groups: SmallVec<[Group; 1]>,
+    /// Bare tombstones in force.
+    pub tombstones: Vec<Tombstone>,
+    /// Last record per source partition.
+    pub last: SmallVec<[Last; 1]>,
+}
+
+/// An event on its way into an index.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Source partition (index of it in the partition's list).
+    pub source: u16,
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// Full snapshot that read it.
+    pub snapshot: Option<i64>,
+    /// The event.
+    pub event: Event,
+}
+
+impl Index {
+    /// Puts an event in its place.
+    pub fn insert(&mut self, arrival: Arrival, ties: Ties, arena: &Arena) {
+        let Arrival { source, sequence, snapshot, event } = arrival;
+        let place = event.place;
+        self.note_last(source, &sequence, &event);
+        let at = self.groups.partition_point(|g| g.sequence < sequence);
+        if self.groups.get(at).is_none_or(|g| g.sequence != sequence) {
+            self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshot: None, events: SmallVec::new() });
+        }
+        let group = &mut self.groups[at];
+        group.note_sent(source, place);
+        group.snapshot = group.snapshot.max(snapshot);
+        group.insert(event, ties, arena);
+        if !self.tombstones.is_empty() {
+            let group = &self.groups[at];
+            self.tombstones.retain(|t| !(t.behind == group.sequence && group.sent.iter().any(|(s, sent)| *s == t.source && *sent > t.place)));
+        }
+    }
+
+    fn note_last(&mut self, source: u16, sequence: &Sequence, event: &Event) {
+        let next = Last { source, place: event.place, sequence: sequence.clone(), deleted: event.kind == Kind::Delete };
+        match self.last.iter_mut().find(|l| l.source == source) {
+            None => self.last.push(next),
+            // A snapshot read that ranks below the record before it does not count as its successor.
+            Some(last) if event.place > last.place && !(event.kind == Kind::Read && *sequence <= last.sequence) => *last = next,
+            Some(_) => {}
+        }
+    }
+
+    /// Takes in a bare tombstone: behind the record that precedes it in its source partition; nothing after a delete or after nothing.
+    pub fn bury(&mut self, source: u16, place: Place) {
+        let Some(last) = self.last.iter().find(|l| l.source == source) else { return };
+        if !last.deleted {
+            self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() });
+        }
+    }
+
+    /// Forgets what later events cannot build on: everything before the last sequence that leaves nothing to its predecessors. Nothing of a
+    /// delete is forgotten: it may be the only memory of its key (law 4).
+    pub fn prune(&mut self) {
+        let Some(base) = self.groups.iter().rposition(Group::is_whole) else { return };
+        if base > 0 {
+            self.groups.drain(..base);
+        }
+        if !self.tombstones.is_empty() {
+            let low = &self.groups[0].sequence;
+            self.tombstones.retain(|t| t.behind >= *low);
+        }
+    }
+}

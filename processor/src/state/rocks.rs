@@ -1,0 +1,188 @@
+//! State in RocksDB: one instance per process, keys prefixed by slot, memory capped as one budget.
+//!
+//! Layout 1: column family `default` holds `slot (4, big endian) ‖ key -> index`, column family `meta` holds `0 -> layout`,
+//! `1 ‖ name -> slot`, `2 ‖ slot -> meta bytes`, `3 -> next slot`. A batch is one `WriteBatch` over both, so `S` never parts from the state
+//! that it describes. The write-ahead log is not synced: after a power cut state is an older prefix of itself, which the protocol heals
+//! (K > S folds the gap again); after a kill of the process nothing is lost.
+
+use std::path::{Path, PathBuf};
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Direction, IteratorMode, Options, ReadOptions, WriteBatch,
+};
+
+use super::{Error, Slot, SlotName, State, Writes};
+
+/// Layout that this build writes and reads.
+pub const LAYOUT: u32 = 1;
+
+/// Memory of block cache and write buffers together, however many replicas there are: half of what a small host can spare.
+pub const MEMORY_BYTES: usize = 64 << 20;
+
+/// One write buffer; four of them fit the budget beside the cache.
+const WRITE_BUFFER_BYTES: usize = 8 << 20;
+
+const META: &str = "meta";
+const KEY_LAYOUT: &[u8] = &[0];
+const KEY_NEXT: &[u8] = &[3];
+
+/// An open state directory.
+pub struct RocksState {
+    db: DB,
+    path: PathBuf,
+    next: u32,
+    key: Vec<u8>,
+}
+
+impl std::fmt::Debug for RocksState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RocksState").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn engine(source: rocksdb::Error) -> Error {
+    Error::Engine(Box::new(source))
+}
+
+impl RocksState {
+    /// Opens a directory, or makes it. A second process is refused: the engine holds a lock file.
+    pub fn open_directory(path: &Path) -> Result<Self, Error> {
+        let open = |source: rocksdb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
+        std::fs::create_dir_all(path).map_err(|source| Error::Open { path: path.to_owned(), source: Box::new(source) })?;
+        let cache = Cache::new_lru_cache(MEMORY_BYTES);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_max_open_files(256);
+        options.set_keep_log_file_num(2);
+        options.set_max_background_jobs(2);
+        options.set_db_write_buffer_size(WRITE_BUFFER_BYTES * 4);
+        let family = |options: &Options| {
+            let mut options = options.clone();
+            let mut blocks = BlockBasedOptions::default();
+            blocks.set_block_cache(&cache);
+            blocks.set_cache_index_and_filter_blocks(true);
+            blocks.set_bloom_filter(10.0, false);
+            options.set_block_based_table_factory(&blocks);
+            options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+            options.set_compression_type(DBCompressionType::Lz4);
+            options
+        };
+        let families = ["default", META].map(|name| ColumnFamilyDescriptor::new(name, family(&options)));
+        let db = DB::open_cf_descriptors(&options, path, families).map_err(open)?;
+        let mut state = Self { db, path: path.to_owned(), next: 1, key: Vec::new() };
+        match state.meta(KEY_LAYOUT)? {
+            None => state.db.put_cf(state.meta_family(), KEY_LAYOUT, LAYOUT.to_be_bytes()).map_err(engine)?,
+            Some(found) if found == LAYOUT => {}
+            Some(found) => return Err(Error::Layout { found, expected: LAYOUT }),
+        }
+        state.next = state.meta(KEY_NEXT)?.unwrap_or(1);
+        Ok(state)
+    }
+
+    fn meta_family(&self) -> &ColumnFamily {
+        self.db.cf_handle(META).expect("the family is opened or made with the directory")
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<u32>, Error> {
+        let bytes = self.db.get_pinned_cf(self.meta_family(), key).map_err(engine)?;
+        bytes
+            .map(|b| <[u8; 4]>::try_from(&*b).map(u32::from_be_bytes).map_err(|_| Error::Corrupt { what: "a number of the meta family" }))
+            .transpose()
+    }
+
+    /// Bytes on disk and in write buffers, by the engine's own estimate.
+    pub fn bytes(&self) -> u64 {
+        let property = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
+        property("rocksdb.total-sst-files-size") + property("rocksdb.cur-size-all-mem-tables")
+    }
+
+    /// Keys in all slots, by the engine's own estimate.
+    pub fn keys_estimate(&self) -> u64 {
+        self.db.property_int_value("rocksdb.estimate-num-keys").ok().flatten().unwrap_or(0)
+    }
+
+    fn name_key(name: &SlotName) -> Vec<u8> {
+        let mut key = vec![1];
+        key.extend_from_slice(&name.generation.to_be_bytes());
+        key.extend_from_slice(&name.partition.to_be_bytes());
+        key.extend_from_slice(name.replica.as_bytes());
+        key
+    }
+
+    fn meta_key(slot: Slot) -> [u8; 5] {
+        let [a, b, c, d] = slot.0.to_be_bytes();
+        [2, a, b, c, d]
+    }
+}
+
+impl State for RocksState {
+    fn open(&mut self, name: &SlotName) -> Result<(Slot, Option<Vec<u8>>), Error> {
+        match self.meta(&Self::name_key(name))? {
+            None => Ok((self.discard(name)?, None)),
+            Some(number) => {
+                let slot = Slot(number);
+                Ok((slot, self.db.get_cf(self.meta_family(), Self::meta_key(slot)).map_err(engine)?))
+            }
+        }
+    }
+
+    fn read(&mut self, slot: Slot, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
+        let family = self.db.cf_handle("default").expect("the default family always exists");
+        let prefixed: Vec<Vec<u8>> = keys.iter().map(|key| [&slot.0.to_be_bytes()[..], key].concat()).collect();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by(|a, b| prefixed[*a].cmp(&prefixed[*b]));
+        // Sorted look-ups in groups share index and filter blocks; a group bounds what is pinned at once.
+        for group in order.chunks(1024) {
+            let values = self.db.batched_multi_get_cf(family, group.iter().map(|i| &prefixed[*i]), true);
+            for (i, value) in group.iter().zip(values) {
+                if let Some(value) = value.map_err(engine)? {
+                    found(*i, &value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, slot: Slot, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
+        let low = slot.0.to_be_bytes();
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound((slot.0 + 1).to_be_bytes());
+        for pair in self.db.iterator_opt(IteratorMode::From(&low, Direction::Forward), options) {
+            let (key, value) = pair.map_err(engine)?;
+            found(key.get(4..).ok_or(Error::Corrupt { what: "a key without its slot" })?, &value);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, slot: Slot, writes: &Writes, meta: &[u8]) -> Result<(), Error> {
+        let mut batch = WriteBatch::default();
+        let mut key = std::mem::take(&mut self.key);
+        for (name, value) in writes.iter() {
+            key.clear();
+            key.extend_from_slice(&slot.0.to_be_bytes());
+            key.extend_from_slice(name);
+            batch.put(&key, value);
+        }
+        self.key = key;
+        batch.put_cf(self.meta_family(), Self::meta_key(slot), meta);
+        self.db.write(batch).map_err(engine)
+    }
+
+    fn discard(&mut self, name: &SlotName) -> Result<Slot, Error> {
+        let key = Self::name_key(name);
+        let old = self.meta(&key)?;
+        let slot = Slot(self.next);
+        self.next += 1;
+        let mut batch = WriteBatch::default();
+        let meta = self.meta_family();
+        batch.put_cf(meta, &key, slot.0.to_be_bytes());
+        batch.put_cf(meta, KEY_NEXT, self.next.to_be_bytes());
+        if let Some(old) = old {
+            batch.delete_cf(meta, Self::meta_key(Slot(old)));
+            batch.delete_range(old.to_be_bytes(), (old + 1).to_be_bytes());
+        }
+        self.db.write(batch).map_err(engine)?;
+        Ok(slot)
+    }
+}
