@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall_schemas::contract::Fingerprint;
-use landfall_schemas::provenance::{Place, SourcePartition};
+use landfall_schemas::provenance::{Dialect, Place, SourcePartition};
 use landfall_schemas::{Change, Op, Provenance, Sequence};
 
 use super::position::{Course, Position};
@@ -11,20 +11,15 @@ use super::track::Track;
 use super::{Destination, Outbox};
 use crate::log::murmur2;
 
-/// What a dialect made of a source record.
-#[derive(Debug)]
-pub enum Decoded<'a> {
-    /// A change, with its canonical key (none for marks) and the fingerprint of its contract.
-    Change {
-        /// The change.
-        change: Change<'a>,
-        /// Canonical key.
-        key: Option<&'a [u8]>,
-        /// Fingerprint of the contract that it is encoded by.
-        fingerprint: Fingerprint,
-    },
-    /// Nothing for the log: a heartbeat, a transaction marker.
-    Ignored,
+/// One change of a source record, on its way into the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// Ordinal within the record, from 0.
+    pub ordinal: u32,
+    /// Canonical key; `None` for marks.
+    pub key: Option<&'a [u8]>,
+    /// The change.
+    pub change: &'a Change<'a>,
 }
 
 /// One source partition.
@@ -63,14 +58,17 @@ impl Partition {
         self.track.fetched(offset)
     }
 
-    /// Puts the log records of a decoded record into the outbox. The caller closes the record with [`Self::acknowledged`] once for itself,
-    /// and once for each record of the outbox.
-    pub fn process(&mut self, token: u64, offset: i64, decoded: &Decoded<'_>, now: Duration, out: &mut Outbox) -> Outcome {
-        let Decoded::Change { change, key, fingerprint } = decoded else {
-            return if self.position.is_dipping() { Outcome::Withheld } else { Outcome::Ignored };
-        };
+    /// Whether a record that says nothing about any row may be passed: not while the source sends again.
+    pub const fn ignore(&self) -> Outcome {
+        if self.position.is_dipping() { Outcome::Withheld } else { Outcome::Ignored }
+    }
+
+    /// Puts the log records of a source record into the outbox. The caller closes the record with [`Self::acknowledged`] once for itself, and
+    /// once for each record of the outbox.
+    pub fn process(&mut self, token: u64, offset: i64, fingerprint: Fingerprint, items: &[Item<'_>], now: Duration, out: &mut Outbox) -> Outcome {
         // Rows of an incremental snapshot are read beside the stream; only the stream and full snapshots must rise.
-        let rising = change.sequence.filter(|_| change.op != Op::Read || change.snapshot.is_some()).map(Sequence::from_bytes);
+        let rises = |change: &Change<'_>| change.op != Op::Read || change.snapshot.is_some();
+        let rising = items.iter().filter(|i| rises(i.change)).filter_map(|i| i.change.sequence).map(Sequence::from_bytes).next();
         match self.position.judge(offset, rising.as_ref(), now) {
             Course::Go => {}
             Course::Withhold => return Outcome::Withheld,
@@ -80,25 +78,35 @@ impl Partition {
             }
             Course::Regressed => return Outcome::Regressed,
         }
-        let provenance = Provenance {
-            dialect: landfall_schemas::provenance::Dialect::Debezium,
-            topic: &self.topic,
-            source: self.source,
-            place: Place { offset, ordinal: 0 },
-        };
-        let partitions = match key {
-            Some(key) => {
-                let partition = murmur2::partition(key, self.log_partitions);
-                partition..partition + 1
+        for item in items {
+            let provenance =
+                Provenance { dialect: Dialect::Debezium, topic: &self.topic, source: self.source, place: Place { offset, ordinal: item.ordinal } };
+            let partitions = match item.key {
+                Some(key) => {
+                    let partition = murmur2::partition(key, self.log_partitions);
+                    partition..partition + 1
+                }
+                // A mark concerns every key, so it goes to every partition.
+                None => 0..self.log_partitions.cast_signed(),
+            };
+            for partition in partitions {
+                self.track.expect(token);
+                out.add(
+                    Destination::Log(partition),
+                    token,
+                    item.key,
+                    |bytes| item.change.encode(fingerprint, bytes),
+                    |bytes| provenance.encode(bytes),
+                );
             }
-            // A mark concerns every key, so it goes to every partition.
-            None => 0..self.log_partitions.cast_signed(),
-        };
-        for partition in partitions {
-            self.track.expect(token);
-            out.add(Destination::Log(partition), token, *key, |bytes| change.encode(*fingerprint, bytes), |bytes| provenance.encode(bytes));
         }
         Outcome::Produced
+    }
+
+    /// The provenance header's value for a record of this partition, as dead letters carry it.
+    pub fn provenance(&self, offset: i64, out: &mut Vec<u8>) {
+        let place = Place { offset, ordinal: 0 };
+        Provenance { dialect: Dialect::Debezium, topic: &self.topic, source: self.source, place }.encode(out);
     }
 
     /// One thing of a record is done: the record itself was processed, or one of its log records or its dead letter was acknowledged.
