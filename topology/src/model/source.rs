@@ -1,0 +1,181 @@
+//! `sources`: where changes come from and how they are learnt.
+//!
+//! `change_signal` is the one authority; `live.strategy` is read only where no `change_signal` is written anywhere above it
+//! (SEMANTICS.md D.1). Field names are those of the origin documents.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Duration, Field, FirstBuild, SecretText, UrlText};
+
+/// Where changes come from.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["id", "type"]))]
+pub struct Source {
+    /// Name in tables, metrics and commands. Required, unique without case. 1 to 63 of letters, digits, `_`, `-`.
+    pub id: Field<String>,
+    /// What the source is. Required. Supported so far: `postgresql`, `mysql`, `kafka`.
+    #[serde(rename = "type")]
+    pub kind: Field<SourceType>,
+    /// How changes are learnt. Default: `defaults.change_signal`, else `ttl`. Supported so far: `debezium`, `kafka`.
+    pub change_signal: Field<ChangeSignal>,
+    /// The connector that captures this source. Required with `debezium`, and with `kafka` on a source that is not Kafka.
+    pub cdc: Field<Cdc>,
+    /// Timeline of the source, 0 to 4294967295; raise it by hand only when the source itself was put back. Default: kept by Landfall.
+    pub epoch: Field<u32>,
+    /// Legacy read settings, and the topic of its tables. Default: none.
+    pub live: Field<Live>,
+    /// Oldest age of a replica; seconds or a duration, `-1` never expires. Default: none. Not supported yet.
+    pub cache_ttl: Field<Duration>,
+    /// `-1` live only (no replica), `0` always, N once read N times (belongs to a query engine). Default: `0`.
+    pub replicate: Field<i64>,
+    /// True: only the runner touches the source. Default: `false`. Not supported yet.
+    pub load_protected: Field<bool>,
+    /// When a protected source may be read, `HH:MM-HH:MM`, may wrap midnight. Default: any time. Not supported yet.
+    pub off_peak_window: Field<String>,
+    /// IANA zone of `off_peak_window`. Default: `UTC`.
+    pub off_peak_tz: Field<String>,
+    /// True: each read waits for a freshness verdict. Default: `false`. Not supported yet.
+    pub freshness_gate: Field<bool>,
+    /// What a native feed does with its changes: `rows` or `rebuild`. Default: `rows`. Not supported yet.
+    pub native_apply: Field<NativeApply>,
+    /// Where the first replica comes from: `topic` or `source`. Default: `topic`.
+    pub first_build: Field<FirstBuild>,
+    /// Address of the source for native feeds and polls. Default: none. Not supported yet.
+    pub url: Field<UrlText>,
+    /// Path of a file source. Default: none. Not supported yet.
+    pub path: Field<String>,
+    /// Database of the source. Default: none. Not supported yet.
+    pub database: Field<String>,
+    /// Login name at the source. Default: none. Not supported yet.
+    pub user: Field<String>,
+    /// Login password at the source, a reference. Default: none. Not supported yet.
+    pub password: Field<SecretText>,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceType {
+    /// Topics of Kafka itself.
+    Kafka,
+    /// PostgreSQL.
+    Postgresql,
+    /// MySQL or MariaDB.
+    Mysql,
+    /// MongoDB.
+    Mongodb,
+    /// Azure Cosmos DB.
+    Cosmosdb,
+    /// A WebSocket stream.
+    Websocket,
+    /// Events posted over HTTP.
+    Ingest,
+    /// Files.
+    Files,
+    /// A DuckDB file.
+    Duckdb,
+}
+
+impl SourceType {
+    /// The word of the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kafka => "kafka",
+            Self::Postgresql => "postgresql",
+            Self::Mysql => "mysql",
+            Self::Mongodb => "mongodb",
+            Self::Cosmosdb => "cosmosdb",
+            Self::Websocket => "websocket",
+            Self::Ingest => "ingest",
+            Self::Files => "files",
+            Self::Duckdb => "duckdb",
+        }
+    }
+}
+
+/// How a change is learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeSignal {
+    /// Poll when the replica is older than `cache_ttl`.
+    Ttl,
+    /// Compare a token every `cache_ttl`, rebuild on a difference.
+    Probe,
+    /// Compare a token once `cache_ttl` has passed.
+    TtlProbe,
+    /// The source's own change feed.
+    Native,
+    /// Debezium's topics.
+    Debezium,
+    /// A topic of changes.
+    Kafka,
+    /// Somebody says so over HTTP.
+    Signal,
+}
+
+impl ChangeSignal {
+    /// The word of the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ttl => "ttl",
+            Self::Probe => "probe",
+            Self::TtlProbe => "ttl_probe",
+            Self::Native => "native",
+            Self::Debezium => "debezium",
+            Self::Kafka => "kafka",
+            Self::Signal => "signal",
+        }
+    }
+}
+
+/// The connector that captures a source.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cdc {
+    /// First part of the connector's topics, `<topic_prefix>.<schema>.<table>`. Required unless every table names its topic.
+    pub topic_prefix: Field<String>,
+    /// What carries the changes. Default and only choice: `kafka`.
+    pub transport: Field<Transport>,
+    /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
+    pub bootstrap: Field<String>,
+}
+
+/// What carries a connector's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Kafka.
+    Kafka,
+}
+
+/// Legacy read settings; `live.kafka.topic` is current.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Live {
+    /// Legacy form of `change_signal`: `poll`, `native`, `debezium` or `kafka`; anything else counts as unset. Default: unset.
+    pub strategy: Field<String>,
+    /// Legacy form of the table's `watermark_column`. Default: unset. Not supported yet.
+    pub watermark_column: Field<String>,
+    /// The topic of changes. Default: none.
+    pub kafka: Field<LiveKafka>,
+}
+
+/// The topic of changes.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LiveKafka {
+    /// Name of the topic. Default: none.
+    pub topic: Field<String>,
+}
+
+/// What a native feed does with its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NativeApply {
+    /// Apply the rows that the stream carries.
+    Rows,
+    /// Rebuild the replica per burst.
+    Rebuild,
+}

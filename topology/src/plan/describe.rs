@@ -1,0 +1,117 @@
+//! The resolved topology as rows, for people and for machines.
+//!
+//! One row per replica, and one for a table without any. Nothing secret is in here: stores go by id and kind.
+
+use serde::Serialize;
+
+use super::{Plan, ReplicaPlan, Retention};
+
+/// One replica of the resolved topology, as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// Id of the table, or of the pattern.
+    pub table: String,
+    /// Id and type of the source.
+    pub source: String,
+    /// Topic of the changes, or the pattern that topics must match.
+    pub topic: String,
+    /// Key columns, or where they come from.
+    pub key: String,
+    /// Log topic with partitions, copies and retention.
+    pub log: String,
+    /// Id of the replica, or `-`.
+    pub replica: String,
+    /// Kind, place and name of the target, or `-`.
+    pub target: String,
+    /// Shape and build, or `-`.
+    pub shape: String,
+    /// When and how much lands at once, or `-`.
+    pub landing: String,
+}
+
+impl Row {
+    /// The headings, one per cell.
+    pub const HEADERS: [&'static str; 9] = ["table", "source", "topic", "key", "log", "replica", "target", "shape", "landing"];
+
+    /// The cells in the order of [`Row::HEADERS`].
+    pub fn cells(&self) -> [&str; 9] {
+        [&self.table, &self.source, &self.topic, &self.key, &self.log, &self.replica, &self.target, &self.shape, &self.landing]
+    }
+}
+
+impl Plan {
+    /// The resolved topology, one row per replica.
+    pub fn describe(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for table in &self.tables {
+            let log = &table.log;
+            let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
+            let key = key_text(table.primary_key.as_deref());
+            let base = self.base(&table.id, table.source, &table.topic, key, log);
+            self.push_replicas(&mut rows, &base, &table.replicas, None);
+        }
+        for pattern in &self.patterns {
+            let topic = pattern.log_template.replace("{topology}", &self.topology);
+            let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
+            let key = key_text(pattern.primary_key.as_deref());
+            let matches = format!("matching {}", pattern.matcher.regex.as_str());
+            let base = self.base(&pattern.id, pattern.source, &matches, key, log);
+            self.push_replicas(&mut rows, &base, &pattern.replicas, Some("{table}"));
+        }
+        rows
+    }
+
+    fn base(&self, table: &str, source: usize, topic: &str, key: String, log: String) -> Row {
+        let source = self.sources.get(source).map(|s| format!("{} ({})", s.id, s.kind.as_str()));
+        let none = || String::from("-");
+        Row {
+            table: table.to_owned(),
+            source: source.unwrap_or_default(),
+            topic: topic.to_owned(),
+            key,
+            log,
+            replica: none(),
+            target: none(),
+            shape: none(),
+            landing: none(),
+        }
+    }
+
+    fn push_replicas(&self, rows: &mut Vec<Row>, base: &Row, replicas: &[ReplicaPlan], name: Option<&str>) {
+        if replicas.is_empty() {
+            rows.push(base.clone());
+        }
+        for replica in replicas {
+            let Some(store) = self.stores.get(replica.store) else {
+                continue;
+            };
+            let table = name.unwrap_or(&replica.table);
+            rows.push(Row {
+                replica: format!("{}.{table}", store.id),
+                target: format!("{} {}.{table}", store.kind.as_str(), store.kind.namespace()),
+                shape: format!("{}, build {}", replica.shape.as_str(), replica.build),
+                landing: format!(
+                    "quiet {:?}, at most {:?}, {} rows, {} MiB",
+                    replica.quiet,
+                    replica.max_delay,
+                    replica.batch_rows_max,
+                    replica.batch_bytes_max >> 20
+                ),
+                ..base.clone()
+            });
+        }
+    }
+}
+
+fn key_text(key: Option<&[String]>) -> String {
+    key.map_or_else(|| String::from("from the record key"), |key| key.join(", "))
+}
+
+fn log_text(topic: &str, partitions: u32, replication: Option<u16>, retention: Retention) -> String {
+    let copies = replication.map_or_else(|| String::from("3 or fewer"), |copies| copies.to_string());
+    let retention = match retention {
+        Retention::Forever => "forever",
+    };
+    format!("{topic}: {partitions} partitions, {copies} copies, {retention}")
+}

@@ -1,0 +1,295 @@
+//! The plan: what is to run, resolved and beyond doubt.
+//!
+//! Only [`crate::check`] builds one, and only from a topology without errors; so names are legal, references exist, targets differ
+//! and defaults are filled in. Everything here is plain data to read. A plan holds secrets as [`Secret`], never as text, and is not
+//! serialisable for that reason; [`describe::Row`] is what may be shown.
+
+pub mod describe;
+pub mod pattern;
+
+use std::time::Duration;
+
+use landfall_schemas::LogicalType;
+
+pub use crate::model::{Mechanism, Protocol, SourceType};
+use crate::secret::Secret;
+pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
+
+/// A resolved topology.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Name of the topology, `[a-z0-9-]{1,40}`.
+    pub topology: String,
+    /// The cluster of the input topics and logs.
+    pub kafka: KafkaPlan,
+    /// Sources, in the order of the file.
+    pub sources: Vec<SourcePlan>,
+    /// Stores, in the order of the file.
+    pub stores: Vec<StorePlan>,
+    /// Tables that are named one by one, in the order of the file.
+    pub tables: Vec<TablePlan>,
+    /// Entries that stand for many tables, in the order of the file.
+    pub patterns: Vec<TablePattern>,
+}
+
+impl Plan {
+    /// Topic of epochs, generations and signals: `<topology>.control`.
+    pub fn control_topic(&self) -> String {
+        format!("{}.control", self.topology)
+    }
+
+    /// Topic of the schemas that log records refer to: `<topology>.schemas`.
+    pub fn schemas_topic(&self) -> String {
+        format!("{}.schemas", self.topology)
+    }
+
+    /// Topic of rejected records: `<topology>.dead-letters`.
+    pub fn dead_letters_topic(&self) -> String {
+        format!("{}.dead-letters", self.topology)
+    }
+}
+
+/// How to reach Kafka.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KafkaPlan {
+    /// Addresses, each `host:port`; at least one.
+    pub brokers: Vec<String>,
+    /// Encryption and login; none means plaintext without login.
+    pub security: Option<SecurityPlan>,
+    /// Allow-listed librdkafka options.
+    pub client: Vec<(String, String)>,
+}
+
+/// Encryption and login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SecurityPlan {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Login; present exactly with a `sasl_…` protocol.
+    pub sasl: Option<SaslPlan>,
+    /// Path of the certificate authorities; none means those of the system.
+    pub ca: Option<String>,
+    /// Client certificate.
+    pub certificate: Option<CertificatePlan>,
+}
+
+/// Login at Kafka.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SaslPlan {
+    /// Mechanism; `plain` only under TLS.
+    pub mechanism: Mechanism,
+    /// Login name.
+    pub username: String,
+    /// Login password.
+    pub password: Secret,
+}
+
+/// Client certificate, as paths of PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CertificatePlan {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    /// Password of the key.
+    pub key_password: Option<Secret>,
+}
+
+/// A source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourcePlan {
+    /// Id, unique without case.
+    pub id: String,
+    /// What it is.
+    pub kind: SourceType,
+    /// First part of its connector's topics, where one is named.
+    pub topic_prefix: Option<String>,
+    /// Timeline set by the operator; none means the one that the control topic holds.
+    pub epoch: Option<u32>,
+}
+
+/// A store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StorePlan {
+    /// Id, unique without case.
+    pub id: String,
+    /// What and where it is.
+    pub kind: StoreKind,
+}
+
+/// What a store is and how to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreKind {
+    /// ClickHouse over HTTP.
+    ClickHouse {
+        /// `http://` or `https://` address without login.
+        url: String,
+        /// Database of the replicas.
+        database: String,
+        /// Login name.
+        user: Option<String>,
+        /// Login password.
+        password: Option<Secret>,
+    },
+    /// Postgres.
+    Postgres {
+        /// `postgresql://` address or `key=value` text, which may hold a password.
+        url: Secret,
+        /// Database that overrides the one of the address.
+        database: Option<String>,
+        /// Schema of the replicas.
+        schema: String,
+        /// Login name that overrides the one of the address.
+        user: Option<String>,
+        /// Login password that overrides the one of the address.
+        password: Option<Secret>,
+    },
+    /// A DuckDB file.
+    DuckDb {
+        /// Path of the file.
+        path: String,
+        /// Schema of the replicas.
+        schema: String,
+    },
+}
+
+impl StoreKind {
+    /// The word of the file.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::ClickHouse { .. } => "clickhouse",
+            Self::Postgres { .. } => "postgresql",
+            Self::DuckDb { .. } => "duckdb",
+        }
+    }
+
+    /// Database or schema of the replicas.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::ClickHouse { database, .. } => database,
+            Self::Postgres { schema, .. } | Self::DuckDb { schema, .. } => schema,
+        }
+    }
+
+    /// Whether two stores put tables of one name into one place.
+    pub(crate) fn same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ClickHouse { url, database, .. }, Self::ClickHouse { url: url2, database: database2, .. }) => url == url2 && database == database2,
+            (Self::Postgres { url, database, schema, .. }, Self::Postgres { url: url2, database: database2, schema: schema2, .. }) => {
+                url == url2 && database == database2 && schema == schema2
+            }
+            (Self::DuckDb { path, schema }, Self::DuckDb { path: path2, schema: schema2 }) => path == path2 && schema.eq_ignore_ascii_case(schema2),
+            _ => false,
+        }
+    }
+}
+
+/// A table: one topic in, one log, any number of replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TablePlan {
+    /// Id, unique without case: `[A-Za-z0-9][A-Za-z0-9_-]*`, up to 100 characters.
+    pub id: String,
+    /// Place of its source in [`Plan::sources`].
+    pub source: usize,
+    /// Topic of its changes.
+    pub topic: String,
+    /// What the records of the topic look like.
+    pub dialect: Dialect,
+    /// Key columns in order; none means those of the record key.
+    pub primary_key: Option<Vec<String>>,
+    /// Declared types by column, in the order of the file; other columns take the record schema's.
+    pub types: Vec<(String, LogicalType)>,
+    /// Its change log.
+    pub log: LogPlan,
+    /// Its copies.
+    pub replicas: Vec<ReplicaPlan>,
+}
+
+/// What the records of a topic look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Debezium's change event envelope.
+    Debezium,
+}
+
+impl Dialect {
+    /// The name, as headers and messages carry it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debezium => "debezium",
+        }
+    }
+}
+
+/// A change log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogPlan {
+    /// Topic of the log, legal in Kafka.
+    pub topic: String,
+    /// Partitions, pinned per generation: 1 to 1024.
+    pub partitions: u32,
+    /// Copies; none means 3, fewer if the cluster is smaller.
+    pub replication: Option<u16>,
+    /// How long changes are kept.
+    pub retention: Retention,
+}
+
+/// How long a log keeps its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retention {
+    /// For good: a fold needs the whole history.
+    Forever,
+}
+
+/// A copy of a table in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplicaPlan {
+    /// `<store>.<target table>`, unique.
+    pub id: String,
+    /// Place of its store in [`Plan::stores`].
+    pub store: usize,
+    /// Table in the store.
+    pub table: String,
+    /// What it holds.
+    pub shape: Shape,
+    /// Build number; a higher one discards what a lower one built.
+    pub build: u16,
+    /// Quiet time before a batch lands; zero never waits.
+    pub quiet: Duration,
+    /// Longest wait of a batch, not below `quiet`.
+    pub max_delay: Duration,
+    /// Most rows of a landed batch.
+    pub batch_rows_max: u32,
+    /// Most bytes of a landed batch.
+    pub batch_bytes_max: u64,
+}
+
+/// What a replica holds after the fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// One row per live key.
+    Upsert,
+}
+
+impl Shape {
+    /// The word of the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Upsert => "upsert",
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `sources`: what this version can read, and the names of their topics.
+//!
+//! A source keeps its place and its model even where its plan failed, so that tables that refer to it are still checked.
+
+use crate::field::Field;
+use crate::issue::{At, Code, shown};
+use crate::model::{Cdc, Source, SourceType};
+use crate::names;
+use crate::plan::SourcePlan;
+
+use super::context::{Context, Resolved};
+use super::{signal, unsupported};
+
+/// The sources of a topology: model, place and plan of each.
+pub(crate) struct Sources<'f> {
+    resolved: Resolved<Known<'f>>,
+}
+
+/// A source that tables may refer to.
+pub(crate) struct Known<'f> {
+    pub(crate) model: &'f Source,
+    pub(crate) at: &'f At,
+    /// Absent where the type is unreadable.
+    pub(crate) kind: Option<SourceType>,
+    plan: Option<SourcePlan>,
+}
+
+impl<'f> Sources<'f> {
+    pub(crate) fn position(&self, id: &str) -> Option<usize> {
+        self.resolved.position(id)
+    }
+
+    pub(crate) fn get(&self, position: usize) -> Option<&Known<'f>> {
+        self.resolved.get(position)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.resolved.ids()
+    }
+
+    /// All plans, if every source has one.
+    pub(crate) fn plans(&self) -> Option<Vec<SourcePlan>> {
+        (0..self.resolved.len()).map(|position| self.get(position)?.plan.clone()).collect()
+    }
+}
+
+pub(crate) fn resolve_all<'f>(cx: &Context<'_>, fields: &'f [Field<Source>]) -> Sources<'f> {
+    let resolved = Resolved::collect(
+        cx,
+        "source",
+        fields,
+        |s| &s.id,
+        |model, at, id| {
+            let kind = cx.required(&model.kind, at, "type").map(|(kind, _)| *kind);
+            Some(Known { model, at, kind, plan: resolve(cx, model, at, kind, id) })
+        },
+    );
+    Sources { resolved }
+}
+
+fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>, id: Option<String>) -> Option<SourcePlan> {
+    unsupported::source(cx, source);
+    let topic_prefix = match source.cdc.get() {
+        Some(cdc) => topic_prefix(cx, cdc),
+        None => None,
+    };
+    let kind = kind?;
+    match kind {
+        SourceType::Kafka | SourceType::Postgresql | SourceType::Mysql => signal::check_source(cx, source, at, kind),
+        SourceType::Mongodb | SourceType::Cosmosdb | SourceType::Websocket | SourceType::Ingest | SourceType::Files | SourceType::Duckdb => {
+            let at = source.kind.at().unwrap_or(at);
+            unsupported::not_yet(cx, at, &format!("a source of type {}", kind.as_str()));
+            return None;
+        }
+    }
+    Some(SourcePlan { id: id?, kind, topic_prefix, epoch: source.epoch.copied() })
+}
+
+fn topic_prefix(cx: &Context<'_>, cdc: &Cdc) -> Option<String> {
+    let (prefix, at) = cdc.topic_prefix.given()?;
+    match names::topic(prefix) {
+        Ok(()) => Some(prefix.clone()),
+        Err(why) => {
+            let message = format!("topic_prefix {} {why}", shown(prefix));
+            cx.error(at, Code::TopicName, message, "write the connector's topic.prefix");
+            None
+        }
+    }
+}

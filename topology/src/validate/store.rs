@@ -1,0 +1,288 @@
+//! `stores`: where replicas live and how to reach them.
+//!
+//! An address may hold references, and a password in it must be one. A field that a store type does not have is an issue. Whether a
+//! store answers is not known here; `check --online` asks.
+
+use crate::field::Field;
+use crate::issue::{At, Code, shown};
+use crate::model::{Store, StoreType, UrlText};
+use crate::names;
+use crate::plan::{StoreKind, StorePlan};
+use crate::secret::{Part, Reference, Secret, parts};
+
+use super::context::{Context, Resolved};
+use super::unsupported;
+
+/// The variable that stands in for a store's address.
+const URL_VARIABLE: &str = "LANDFALL_STORE_URL";
+/// Schemas that belong to Landfall or to the store itself.
+const SCHEMAS_RESERVED: &[&str] = &["landfall", "information_schema", "pg_catalog", "pg_toast"];
+/// Limit of a Postgres identifier; DuckDB and ClickHouse hold more, but no schema needs it.
+const NAMESPACE_BYTES_MAX: usize = 63;
+
+/// The stores of a topology.
+pub(crate) struct Stores {
+    resolved: Resolved<StorePlan>,
+}
+
+impl Stores {
+    pub(crate) fn position(&self, id: &str) -> Option<usize> {
+        self.resolved.position(id)
+    }
+
+    pub(crate) fn get(&self, position: usize) -> Option<&StorePlan> {
+        self.resolved.get(position)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.resolved.ids()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.resolved.len()
+    }
+
+    /// All plans, if every store has one.
+    pub(crate) fn plans(&self) -> Option<Vec<StorePlan>> {
+        (0..self.len()).map(|position| self.get(position).cloned()).collect()
+    }
+}
+
+pub(crate) fn resolve_all(cx: &Context<'_>, fields: &[Field<Store>]) -> Stores {
+    let resolved = Resolved::collect(
+        cx,
+        "store",
+        fields,
+        |s| &s.id,
+        |store, at, id| {
+            let kind = kind(cx, store, at);
+            Some(StorePlan { id: id?, kind: kind? })
+        },
+    );
+    let stores = Stores { resolved };
+    refuse_shared_files(cx, fields, &stores);
+    stores
+}
+
+fn kind(cx: &Context<'_>, store: &Store, at: &At) -> Option<StoreKind> {
+    let (kind, at_kind) = cx.required(&store.kind, at, "type")?;
+    match kind {
+        StoreType::Clickhouse => clickhouse(cx, store, at),
+        StoreType::Postgresql => postgres(cx, store, at),
+        StoreType::Duckdb => duckdb(cx, store, at),
+        StoreType::Kafka => {
+            unsupported::not_yet(cx, at_kind, "a store of type kafka");
+            None
+        }
+    }
+}
+
+fn clickhouse(cx: &Context<'_>, store: &Store, at: &At) -> Option<StoreKind> {
+    cx.unused(&store.path, "a ClickHouse store has an address");
+    cx.unused(&store.schema, "ClickHouse has databases; write database");
+    let url = url(cx, store, at);
+    let database = namespace(cx, &store.database, "database", "default");
+    let password = secret(cx, store);
+    let (url, at) = url?;
+    if let Err(why) = http_address(&url) {
+        cx.error(&at, Code::BadValue, format!("the address {why}"), "write http://host:8123 or https://host:8443");
+        return None;
+    }
+    Some(StoreKind::ClickHouse { url, database: database?, user: store.user.text().map(str::to_owned), password: password? })
+}
+
+fn postgres(cx: &Context<'_>, store: &Store, at: &At) -> Option<StoreKind> {
+    cx.unused(&store.path, "a Postgres store has an address");
+    let url = url(cx, store, at);
+    let schema = namespace(cx, &store.schema, "schema", "public");
+    let database = match &store.database {
+        Field::Absent => Some(None),
+        written => namespace(cx, written, "database", "").map(Some),
+    };
+    let password = secret(cx, store);
+    let (url, at) = url?;
+    if !(url.starts_with("postgresql://") || url.starts_with("postgres://") || url.contains('=')) {
+        let hint = "write postgresql://user@host:5432/database";
+        cx.error(&at, Code::BadValue, "the address is no Postgres address", hint);
+        return None;
+    }
+    Some(StoreKind::Postgres {
+        url: Secret::new(url),
+        database: database?,
+        schema: schema?,
+        user: store.user.text().map(str::to_owned),
+        password: password?,
+    })
+}
+
+fn duckdb(cx: &Context<'_>, store: &Store, at: &At) -> Option<StoreKind> {
+    let why = "a DuckDB store is a file";
+    cx.unused(&store.url, why);
+    cx.unused(&store.database, why);
+    cx.unused(&store.user, why);
+    cx.unused(&store.password, why);
+    let schema = namespace(cx, &store.schema, "schema", "main");
+    let (path, at) = cx.required(&store.path, at, "path")?;
+    if path.trim().is_empty() || path.contains('\0') || path == ":memory:" {
+        cx.error(at, Code::BadValue, "the path is no file", "write the path of a file, which need not exist yet");
+        return None;
+    }
+    Some(StoreKind::DuckDb { path: path.clone(), schema: schema? })
+}
+
+/// The password, if any; nothing at all if one is written but cannot be used.
+fn secret(cx: &Context<'_>, store: &Store) -> Option<Option<Secret>> {
+    if store.password.is_absent() {
+        return Some(None);
+    }
+    cx.secret(&store.password).map(Some)
+}
+
+/// The schema or database of the replicas.
+fn namespace(cx: &Context<'_>, field: &Field<String>, what: &str, default: &str) -> Option<String> {
+    let (name, at) = match field {
+        Field::Absent => return Some(default.to_owned()),
+        Field::Broken(_) => return None,
+        Field::Given(name, at) => (name, at),
+    };
+    if let Err(why) = names::identifier(name, NAMESPACE_BYTES_MAX) {
+        cx.bad_name(at, what, name, why);
+        return None;
+    }
+    if what == "schema" && SCHEMAS_RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
+        let message = format!("schema {} holds tables of Landfall or of the store itself", shown(name));
+        cx.error(at, Code::ReservedName, message, "give the replicas another schema");
+        return None;
+    }
+    Some(name.clone())
+}
+
+/// The address with its references replaced, from the file or from [`URL_VARIABLE`].
+fn url(cx: &Context<'_>, store: &Store, at: &At) -> Option<(String, At)> {
+    match &store.url {
+        Field::Broken(_) => None,
+        Field::Given(UrlText(text), at) => {
+            if holds_literal_password(text) {
+                cx.literal_secret(at);
+                return None;
+            }
+            Some((cx.resolve(text, at)?, at.clone()))
+        }
+        Field::Absent => {
+            let at = at.child("url");
+            let found = cx.look_up(&Reference::Env(URL_VARIABLE.to_owned()));
+            if found.is_none() {
+                let message = format!("url is missing, and {URL_VARIABLE} is not set");
+                cx.error(&at, Code::Required, message, "write the address, or a reference to it");
+            }
+            found.map(|url| (url, at))
+        }
+    }
+}
+
+/// Stands for a reference while an address is looked at.
+const REFERENCE: char = '\u{1}';
+
+/// True if a password is written into an address, be it `user:password@` or `password=…`.
+fn holds_literal_password(text: &str) -> bool {
+    let Ok(parts) = parts(text) else {
+        // Reported when it is resolved; until then it is not shown to anybody.
+        return false;
+    };
+    let address: String = parts
+        .iter()
+        .map(|part| match part {
+            Part::Literal(literal) => literal.replace(REFERENCE, " "),
+            Part::Reference(_) => REFERENCE.to_string(),
+        })
+        .collect();
+    let userinfo = address.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).and_then(|(userinfo, _)| userinfo.split_once(':'));
+    if let Some((_, password)) = userinfo
+        && password.chars().ne([REFERENCE])
+    {
+        return true;
+    }
+    let lower = address.to_ascii_lowercase();
+    lower.match_indices("password").any(|(place, word)| {
+        let after = lower.get(place + word.len()..).unwrap_or_default().trim_start();
+        after.strip_prefix('=').is_some_and(|value| !value.trim_start().trim_start_matches('\'').starts_with(REFERENCE))
+    })
+}
+
+/// An `http(s)://host[:port]` address without login. The error is a fragment that never quotes the address.
+fn http_address(url: &str) -> Result<(), &'static str> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).ok_or("does not start with http:// or https://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if rest.contains('@') {
+        return Err("holds a login; write user and password instead");
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let port_legal = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+    if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) || !port_legal {
+        return Err("has no proper host and port");
+    }
+    Ok(())
+}
+
+/// DuckDB allows one writer per file, so one file is one store.
+fn refuse_shared_files(cx: &Context<'_>, fields: &[Field<Store>], stores: &Stores) {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (position, field) in fields.iter().enumerate() {
+        let (Some(plan), Some((store, _))) = (stores.get(position), field.given()) else {
+            continue;
+        };
+        let StoreKind::DuckDb { path, .. } = &plan.kind else {
+            continue;
+        };
+        if let (Some((_, other)), Some(at)) = (seen.iter().find(|(known, _)| known == path), store.path.at()) {
+            let message = format!("store {} is this file already, and a file has one writer", shown(other));
+            cx.error(at, Code::SameTarget, message, "use one store for both, or another file");
+        }
+        seen.push((path, &plan.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{holds_literal_password, http_address};
+
+    #[test]
+    fn literal_passwords_are_seen() {
+        for literal in [
+            "postgresql://u:pw@h/db",
+            "postgresql://u:p@w@h/db",
+            "postgresql://u:${env:A}x@h/db",
+            "postgresql://${env:U}:pw@h/db",
+            "postgresql://u@h/db?password=pw",
+            "postgresql://u@h/db?sslpassword=pw",
+            "host=h user=u password = 'pw'",
+            "http://u:pw@h",
+            "postgresql://u:@h",
+        ] {
+            assert!(holds_literal_password(literal), "{literal}");
+        }
+        for fine in [
+            "${env:URL}",
+            "postgresql://u@h:5432/db",
+            "postgresql://u:${env:PW}@h/db",
+            "postgresql://u@h/db?password=${file:/run/pw}",
+            "host=h user=u password='${env:PW}'",
+            "http://h:8123",
+        ] {
+            assert!(!holds_literal_password(fine), "{fine}");
+        }
+    }
+
+    #[test]
+    fn http_addresses() {
+        for good in ["http://h", "https://h:8443", "http://[::1]:8123", "http://[::1]", "http://h:1/path?x=1"] {
+            assert_eq!(http_address(good), Ok(()), "{good}");
+        }
+        for bad in ["h:8123", "http://", "http://:1", "http://h:0", "http://h:x", "http://u@h", "ftp://h", "http://h h"] {
+            assert!(http_address(bad).is_err(), "{bad}");
+        }
+    }
+}
