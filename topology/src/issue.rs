@@ -200,7 +200,7 @@ impl fmt::Display for Issue {
             Severity::Warning => "warning",
         };
         writeln!(f, "{severity}[{}]: {}", self.code, self.message)?;
-        write!(f, "  at {}:{}:{}", self.file, self.line, self.column)?;
+        write!(f, "  at {}:{}:{}", visible(&self.file), self.line, self.column)?;
         if !self.path.is_empty() {
             write!(f, " ({})", self.path)?;
         }
@@ -263,6 +263,15 @@ pub(crate) fn shown(text: &str) -> String {
         push_visible(&mut out, c);
     }
     out.push('"');
+    out
+}
+
+/// Text as it may be shown without quotes: cut to 200 characters, control and bidirectional characters escaped.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars().take(200) {
+        push_visible(&mut out, c);
+    }
     out
 }
 

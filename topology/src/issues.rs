@@ -1,15 +1,15 @@
 //! The collector of a check: every step puts its findings here, and one place turns them into issues.
 //!
-//! It knows the documents, so it can add the file's name and the masked source line. It is the only way to make an [`Issue`], and
-//! it never drops one; it does stop keeping them after [`ISSUES_MAX`], since nobody mends ten thousand problems at once.
+//! It knows the documents, so it can add the file's name and the masked source line. It is the only way to make an [`Issue`]. Past
+//! [`ISSUES_MAX`] it only counts, and says so: nobody mends ten thousand problems at once.
 
 use std::cell::RefCell;
 
 use crate::excerpt::{Excerpt, Mask};
-use crate::issue::{At, Code, Finding, Issue, Severity};
+use crate::issue::{At, Code, Finding, Issue, Severity, visible};
 use crate::load::Document;
 
-/// More issues than this are not kept: a hostile file must not fill memory with messages.
+/// More issues than this are not kept, only counted: a hostile file must not fill memory with messages.
 const ISSUES_MAX: usize = 1_000;
 
 /// Findings of one check. Steps share it by reference; it is never used across threads.
@@ -21,6 +21,9 @@ pub(crate) struct Issues<'a> {
 #[derive(Default)]
 struct Inner {
     found: Vec<(At, Finding)>,
+    /// Also of findings that are not kept.
+    errors: usize,
+    dropped: usize,
     masks: Vec<Mask>,
 }
 
@@ -32,8 +35,11 @@ impl<'a> Issues<'a> {
     /// Adds a finding at a place.
     pub(crate) fn push(&self, at: &At, finding: Finding) {
         let mut inner = self.inner.borrow_mut();
+        inner.errors += usize::from(finding.severity == Severity::Error);
         if inner.found.len() < ISSUES_MAX {
             inner.found.push((at.clone(), finding));
+        } else {
+            inner.dropped += 1;
         }
     }
 
@@ -49,13 +55,23 @@ impl<'a> Issues<'a> {
 
     /// True once an error forbids a plan.
     pub(crate) fn has_errors(&self) -> bool {
-        let inner = self.inner.borrow();
-        inner.found.iter().any(|(_, f)| f.severity == Severity::Error)
+        self.inner.borrow().errors > 0
+    }
+
+    /// A place in words: file and line.
+    pub(crate) fn place(&self, at: &At) -> String {
+        let name = self.documents.get(at.file as usize).map_or("", Document::name);
+        format!("{}:{}", visible(name), at.line)
     }
 
     /// The issues in the order of the files, top to bottom.
     pub(crate) fn finish(self) -> Vec<Issue> {
-        let Inner { mut found, masks } = self.inner.into_inner();
+        let Inner { mut found, dropped, masks, .. } = self.inner.into_inner();
+        if dropped > 0 {
+            let message = format!("{dropped} further problems are not shown");
+            let last = At { file: u32::MAX, line: 1, column: 1, width: 1, path: String::new() };
+            found.push((last, Finding::new(Code::YamlLimit, message).hint("mend the ones above first")));
+        }
         found.sort_by(|(a, x), (b, y)| {
             let place = (a.file, a.line, a.column, &a.path, x.code, &x.message);
             place.cmp(&(b.file, b.line, b.column, &b.path, y.code, &y.message))

@@ -1,7 +1,7 @@
 //! What the operator asked for.
 //!
 //! Three steps: the file as written ([`model`]), every problem at once ([`Issue`], with place, code and hint), and an immutable
-//! [`Plan`] that cannot be invalid. Everything is a function over text but [`load`], the only I/O. Secrets are references in the
+//! [`Plan`] that cannot be invalid. Everything is a function over text but [`load()`], the only I/O. Secrets are references in the
 //! file, are looked up by a function that the caller passes, and cannot be printed.
 //!
 //! ```

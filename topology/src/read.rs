@@ -13,7 +13,7 @@ use serde::de::{self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, 
 
 use crate::excerpt::Mask;
 use crate::field::FIELD;
-use crate::issue::{At, Code, Finding, shown};
+use crate::issue::{At, Code, Finding, shown, visible};
 use crate::issues::Issues;
 use crate::nearest::nearest;
 use crate::secret::{self, Lookup, Unresolved};
@@ -371,7 +371,7 @@ fn known_key(cursor: &Cursor<'_>, key: &Node, value: &Node, fields: &[&'static s
     if fields.contains(&text.as_ref()) {
         return true;
     }
-    let path = cursor.at().child(&shown(&text).replace('"', "")).path;
+    let path = cursor.at().child(&visible(&text)).path;
     // Likely a misspelt key, perhaps of a secret.
     mask_all(cursor, value);
     let mut listed = fields.to_vec();
@@ -403,7 +403,7 @@ fn unique<'n>(cursor: &Cursor<'n>, entries: &'n [(Node, Node)]) -> Vec<(&'n Node
         if let Some(text) = key_text(key) {
             if let Some(before) = first.get(&text) {
                 let message = format!("key {} stands here twice, first on line {}", shown(&text), before.line);
-                let path = cursor.at().child(&text).path;
+                let path = cursor.at().child(&visible(&text)).path;
                 mask_all(cursor, value);
                 cursor.child(key, path).report(Finding::new(Code::DuplicateKey, message).hint("remove one of the two"));
                 continue;
@@ -477,7 +477,7 @@ struct Pairs<'c, 'n> {
 impl<'n> Pairs<'_, 'n> {
     fn path(&self, key: &Node) -> String {
         let key = key_text(key).unwrap_or(Cow::Borrowed("?"));
-        self.cursor.at().child(&key).path
+        self.cursor.at().child(&visible(&key)).path
     }
 }
 

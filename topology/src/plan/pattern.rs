@@ -80,7 +80,7 @@ pub(crate) enum IdFrom {
 #[non_exhaustive]
 pub enum ExpandError {
     /// The derived id is too long, or one that Landfall keeps for itself.
-    #[error("topic {topic} gives table id {id}, which {why}; name the table in an entry of its own")]
+    #[error("topic {topic:?} gives table id {id}, which {why}; name the table in an entry of its own")]
     Id {
         /// The topic.
         topic: String,
@@ -90,7 +90,7 @@ pub enum ExpandError {
         why: &'static str,
     },
     /// A store cannot hold a table of that name.
-    #[error("topic {topic} gives table {table}, which store {store} cannot hold: it {why}; name the table in an entry of its own")]
+    #[error("topic {topic:?} gives table {table}, which store {store} cannot hold: it {why}; name the table in an entry of its own")]
     Target {
         /// The topic.
         topic: String,
@@ -102,7 +102,7 @@ pub enum ExpandError {
         why: &'static str,
     },
     /// The log would have no legal topic name.
-    #[error("topic {topic} gives log topic {log}, which {why}; name the table in an entry of its own")]
+    #[error("topic {topic:?} gives log topic {log}, which {why}; name the table in an entry of its own")]
     Log {
         /// The topic.
         topic: String,

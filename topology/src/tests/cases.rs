@@ -202,6 +202,9 @@ const CASES: &[Case] = cases! {
     "two replicas of many in one store": "    name: orders" => "    name: '*'", "- { store: local }" => "- { store: local }\n      - { store: local }";
         ("topology.same_target", "tables[0].replicas[1]", "{ store: local");
 
+    "a glob beside a topic": "    name: orders" => "    name: '*'\n    topic: x";
+        ("topology.field_unused", "tables[0].name", "'*'");
+
     // Keys and columns.
     "a reserved key column": "    replicas:" => "    primary_key: [__start_at]\n    replicas:";
         ("scd.reserved_column", "tables[0].primary_key[0]", "__start_at");
@@ -230,6 +233,8 @@ const CASES: &[Case] = cases! {
         ("signal.debezium_needs_cdc", "sources[0].cdc", "id: shopdb");
     "kafka without a topic": "    name: orders" => "    change_signal: kafka";
         ("signal.kafka_needs_topic", "tables[0].live.kafka.topic", "id: orders");
+    "a topic that does not count": "{ topic_prefix: shop }" => "{ topic_prefix: shop }\n    live: { kafka: { topic: x } }";
+        ("topology.field_unused", "sources[0].live.kafka.topic", "x }");
     "native where there is no feed": "type: postgresql\n    change_signal: debezium" => "type: mysql\n    change_signal: native";
         ("signal.native_unsupported", "sources[0].change_signal", "native");
     "native where there is one": "change_signal: debezium" => "change_signal: native";
@@ -337,7 +342,20 @@ const CASES: &[Case] = cases! {
     "defaults written out are harmless": "    replicas:" => "    replicate: 0\n    load_protected: false\n    off_peak_tz: UTC\n    first_build: topic\n    subscribe_deletes: false\n    native_apply: rows\n    on_key_change: abort\n    sequence_by: []\n    columns: { exclude: [], mask: {}, rename: {} }\n    log: { format: avro, latest: false, retention: forever }\n    replicas:",
         "{ store: local }" => "{ store: local, shape: upsert, soft_delete: false, ignore_null_updates: false, track: [] }"; ;
 
-    // Several at once.
+    // Several at once; what is broken hides nothing but what it may itself contain.
+    "a broken table hides no missing block": "kafka:\n  brokers: [localhost:9092]\n" => "", "tables:" => "tables:\n  - nonsense";
+        ("topology.required", "kafka", "topology"),
+        ("topology.wrong_kind", "tables[0]", "nonsense");
+    "a broken store hides unknown stores only": "id: local, type" => "id: 'lo cal', type", "source: shopdb" => "source: nowhere";
+        ("topology.bad_name", "stores[0].id", "'lo cal'"),
+        ("topology.unknown_reference", "tables[0].source", "nowhere");
+    "broken tables are not missing": "tables:\n  - id" => "tables: nonsense\nrelationships:\n  - id";
+        ("topology.wrong_kind", "tables", "nonsense"),
+        ("topology.not_supported_yet", "relationships", "- id"),
+        ("topology.unknown_key", "relationships[0].source", "source"),
+        ("topology.unknown_key", "relationships[0].schema", "schema"),
+        ("topology.unknown_key", "relationships[0].name", "name"),
+        ("topology.unknown_key", "relationships[0].replicas", "replicas");
     "all at once": "topology: shop" => "topology: SHOP", "type: postgresql\n" => "typ: postgresql\n",
         "store: local" => "store: locl", "http://localhost:8123" => "tcp://x";
         ("topology.bad_name", "topology", "SHOP"),

@@ -148,6 +148,20 @@ fn mutated_files() {
 }
 
 #[test]
+fn names_with_control_characters() {
+    let name = "\"\\e[31m\\u202e\\r\"";
+    for edit in [
+        BASE.replace("id: orders", &format!("id: {name}")),
+        BASE.replace("name: orders", &format!("{name}: orders")),
+        BASE.replace("    replicas:", &format!("    columns: {{ types: {{ {name}: nonsense, {name}: x }} }}\n    replicas:")),
+        BASE.replace("store: local", &format!("store: {name}")),
+        BASE.replace("  brokers:", &format!("  client: {{ {name}: 1 }}\n  brokers:")),
+    ] {
+        assert_sound(&edit, 0);
+    }
+}
+
+#[test]
 fn values_in_strange_places() {
     // Every scalar of the full sample, replaced by each of a few values.
     let sample = SAMPLES[3];

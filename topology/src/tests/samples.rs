@@ -23,6 +23,13 @@ fn choices<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
     found
 }
 
+/// True if a schema takes a scalar of this JSON type; one without a type takes all.
+fn takes(choices: &[&Value], kinds: &[&str]) -> bool {
+    let typed: Vec<&Value> = choices.iter().map(|s| &s["type"]).filter(|t| !t.is_null()).collect();
+    let open = typed.is_empty();
+    open || typed.iter().any(|t| kinds.iter().any(|kind| *t == kind || t.as_array().is_some_and(|a| a.iter().any(|k| k == kind))))
+}
+
 /// Walks a file along the schema; notes every `definition.property` that it meets.
 fn walk(root: &Value, schema: &Value, node: &Node, path: &str, met: &mut BTreeSet<String>) {
     let choices = choices(root, schema);
@@ -54,6 +61,7 @@ fn walk(root: &Value, schema: &Value, node: &Node, path: &str, met: &mut BTreeSe
             }
         }
         Kind::Text { text, .. } => {
+            assert!(takes(&choices, &["string"]) || choices.iter().any(|s| s["oneOf"].is_array()), "{path} takes no text");
             let words: Vec<&str> = choices
                 .iter()
                 .flat_map(|s| s["oneOf"].as_array().into_iter().chain(s["enum"].as_array()).flatten())
@@ -61,7 +69,9 @@ fn walk(root: &Value, schema: &Value, node: &Node, path: &str, met: &mut BTreeSe
                 .collect();
             assert!(words.is_empty() || words.contains(&text.as_str()), "{path}: {text} is not among {words:?}");
         }
-        Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
+        Kind::Number(_) => assert!(takes(&choices, &["integer", "number"]), "{path} takes no number"),
+        Kind::Bool(_) => assert!(takes(&choices, &["boolean"]), "{path} takes no boolean"),
+        Kind::Null => panic!("{path}: no sample has an empty value"),
     }
 }
 

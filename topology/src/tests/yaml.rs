@@ -66,9 +66,10 @@ fn a_full_megabyte_is_bounded_too() {
         many_keys.push_str(&format!("k{}: 1\n", many_keys.len()));
     }
     let codes = only_code(&many_keys);
-    assert!(codes.iter().all(|code| *code == Code::UnknownKey || *code == Code::Required));
-    // Issues are bounded as well.
-    assert!(codes.len() <= 1_000);
+    // Issues are bounded as well, and the last one says so.
+    assert_eq!(codes.len(), 1_001);
+    assert_eq!(codes.last(), Some(&Code::YamlLimit));
+    assert!(codes.iter().take(1_000).all(|code| *code == Code::UnknownKey || *code == Code::Required));
 }
 
 #[test]

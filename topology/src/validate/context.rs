@@ -15,18 +15,21 @@ use crate::secret::{self, Lookup, Secret, SecretText};
 pub(crate) struct Context<'a> {
     issues: &'a Issues<'a>,
     lookup: &'a Lookup<'a>,
-    /// Something was unreadable, so a reference that leads nowhere may be its fault.
-    broken: bool,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) const fn new(issues: &'a Issues<'a>, lookup: &'a Lookup<'a>, broken: bool) -> Self {
-        Self { issues, lookup, broken }
+    pub(crate) const fn new(issues: &'a Issues<'a>, lookup: &'a Lookup<'a>) -> Self {
+        Self { issues, lookup }
     }
 
     /// The place of a file as a whole.
     pub(crate) fn top(&self) -> At {
         At { line: 1, column: 1, width: 1, ..At::default() }
+    }
+
+    /// A place in words.
+    pub(crate) fn place(&self, at: &At) -> String {
+        self.issues.place(at)
     }
 
     pub(crate) fn push(&self, at: &At, finding: Finding) {
@@ -101,21 +104,6 @@ impl<'a> Context<'a> {
     pub(crate) fn look_up(&self, reference: &secret::Reference) -> Option<String> {
         (self.lookup)(reference).ok().filter(|value| !value.is_empty())
     }
-
-    /// Reports a name that is declared nowhere, with the nearest that is.
-    pub(crate) fn unknown_reference<'n>(&self, at: &At, what: &str, name: &str, known: impl Iterator<Item = &'n str>) {
-        if self.broken {
-            return;
-        }
-        let known: Vec<&str> = known.collect();
-        let finding =
-            Finding::new(Code::UnknownReference, format!("there is no {what} {}", shown(name))).nearest(nearest(name, known.iter().copied()));
-        let finding = match known.as_slice() {
-            [] => finding,
-            known => finding.hint(format!("declared: {}", known.iter().take(20).copied().collect::<Vec<_>>().join(", "))),
-        };
-        self.push(at, finding);
-    }
 }
 
 /// The last key of a path.
@@ -123,8 +111,44 @@ pub(crate) fn last_key(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
+/// The items of one list, over all files.
+#[derive(Debug)]
+pub(crate) struct Listed<T> {
+    pub(crate) items: Vec<Field<T>>,
+    /// Something of the list could not be read, so what seems missing may stand there.
+    pub(crate) incomplete: bool,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), incomplete: false }
+    }
+}
+
+impl<T> Listed<T> {
+    /// True if no file has an item, as far as can be told.
+    pub(crate) const fn is_missing(&self) -> bool {
+        self.items.is_empty() && !self.incomplete
+    }
+
+    /// Adds the list of one file.
+    pub(crate) fn join(&mut self, new: Field<Vec<Field<T>>>) {
+        match new {
+            Field::Absent => {}
+            Field::Broken(_) => self.incomplete = true,
+            Field::Given(items, _) => {
+                self.incomplete |= items.iter().any(|item| matches!(item, Field::Broken(_)));
+                self.items.extend(items);
+            }
+        }
+    }
+}
+
 /// Resolved things of one kind, by id; a place is kept for those that failed, so positions stay those of the file.
 pub(crate) struct Resolved<T> {
+    what: &'static str,
+    /// Some could not be read or have no usable id, so an unknown name may be theirs.
+    incomplete: bool,
     items: Vec<(Option<String>, Option<T>)>,
 }
 
@@ -132,13 +156,14 @@ impl<T> Resolved<T> {
     /// Resolves each, and refuses ids that are taken.
     pub(crate) fn collect<'f, M: 'f>(
         cx: &Context<'_>,
-        what: &str,
-        fields: &'f [Field<M>],
+        what: &'static str,
+        list: &'f Listed<M>,
         id: impl Fn(&'f M) -> &'f Field<String>,
         mut resolve: impl FnMut(&'f M, &'f At, Option<String>) -> Option<T>,
     ) -> Self {
         let mut taken = Taken::default();
-        let items = fields
+        let items: Vec<_> = list
+            .items
             .iter()
             .map(|field| {
                 let Some((item, at)) = field.given() else {
@@ -153,22 +178,26 @@ impl<T> Resolved<T> {
                 (id, resolved)
             })
             .collect();
-        Self { items }
+        let incomplete = list.incomplete || items.iter().any(|(id, _)| id.is_none());
+        Self { what, incomplete, items }
     }
 
-    /// The place of an id, as written.
-    pub(crate) fn position(&self, id: &str) -> Option<usize> {
-        self.items.iter().position(|(known, _)| known.as_deref() == Some(id))
+    /// The place of an id, as written; an unknown one is reported, with the nearest.
+    pub(crate) fn find(&self, cx: &Context<'_>, id: &str, at: &At) -> Option<usize> {
+        let position = self.items.iter().position(|(known, _)| known.as_deref() == Some(id));
+        if position.is_none() && !self.incomplete {
+            let known: Vec<&str> = self.items.iter().filter_map(|(id, _)| id.as_deref()).collect();
+            let finding =
+                Finding::new(Code::UnknownReference, format!("there is no {} {}", self.what, shown(id))).nearest(nearest(id, known.iter().copied()));
+            let declared = known.iter().take(20).copied().collect::<Vec<_>>().join(", ");
+            cx.push(at, if known.is_empty() { finding } else { finding.hint(format!("declared: {declared}")) });
+        }
+        position
     }
 
     /// The resolved thing at a place.
     pub(crate) fn get(&self, position: usize) -> Option<&T> {
         self.items.get(position)?.1.as_ref()
-    }
-
-    /// Every id that is known.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
-        self.items.iter().filter_map(|(id, _)| id.as_deref())
     }
 
     /// How many were written.
@@ -198,7 +227,7 @@ impl Taken {
     pub(crate) fn take(&mut self, cx: &Context<'_>, what: &str, id: &str, at: &At) -> bool {
         let lower = id.to_lowercase();
         if let Some(first) = self.first.get(&lower) {
-            let message = format!("{what} id {} is taken by {} (line {})", shown(id), first.path, first.line);
+            let message = format!("{what} id {} is taken by {} ({})", shown(id), first.path, cx.place(first));
             cx.error(at, Code::DuplicateId, message, "ids are unique without regard to case, over all files");
             return false;
         }

@@ -26,7 +26,7 @@ use crate::read::Reader;
 use crate::secret::Lookup;
 use crate::tree;
 
-use context::Context;
+use context::{Context, Listed};
 
 /// What a check found.
 #[derive(Debug)]
@@ -71,11 +71,11 @@ struct Whole {
     topology: Field<String>,
     kafka: Field<model::Kafka>,
     defaults: Field<Defaults>,
-    sources: Vec<Field<model::Source>>,
-    stores: Vec<Field<model::Store>>,
-    tables: Vec<Field<model::Table>>,
-    /// A file or a list could not be read, so what is missing may stand there.
-    broken: bool,
+    sources: Listed<model::Source>,
+    stores: Listed<model::Store>,
+    tables: Listed<model::Table>,
+    /// A file could not be read, so what seems missing may stand there.
+    unread: bool,
 }
 
 fn build(documents: &[Document], lookup: &Lookup<'_>, issues: &Issues<'_>) -> Option<Plan> {
@@ -85,17 +85,20 @@ fn build(documents: &[Document], lookup: &Lookup<'_>, issues: &Issues<'_>) -> Op
             Ok(tree) => tree,
             Err((at, finding)) => {
                 issues.push(&At { file, ..at }, finding);
-                whole.broken = true;
+                whole.unread = true;
                 continue;
             }
         };
         let reader = Reader { issues, lookup, file };
         match reader.read::<File>(&tree) {
             Some(file) => whole.join(file, issues),
-            None => whole.broken = true,
+            None => whole.unread = true,
         }
     }
-    let cx = Context::new(issues, lookup, whole.broken);
+    let cx = Context::new(issues, lookup);
+    for incomplete in [&mut whole.sources.incomplete, &mut whole.stores.incomplete, &mut whole.tables.incomplete] {
+        *incomplete |= whole.unread;
+    }
     whole.resolve(&cx)
 }
 
@@ -104,9 +107,9 @@ impl Whole {
         once(&mut self.topology, file.topology, issues);
         once(&mut self.kafka, file.kafka, issues);
         once(&mut self.defaults, file.defaults, issues);
-        self.broken |= list(&mut self.sources, file.sources);
-        self.broken |= list(&mut self.stores, file.stores);
-        self.broken |= list(&mut self.tables, file.tables);
+        self.sources.join(file.sources);
+        self.stores.join(file.stores);
+        self.tables.join(file.tables);
         unsupported::relationships(&file.relationships, issues);
     }
 
@@ -120,12 +123,12 @@ impl Whole {
         for (what, absent) in [
             ("topology", self.topology.is_absent()),
             ("kafka", self.kafka.is_absent()),
-            ("sources", self.sources.is_empty()),
-            ("stores", self.stores.is_empty() && self.wants_store()),
-            ("tables", self.tables.is_empty()),
+            ("sources", self.sources.is_missing()),
+            ("stores", self.stores.is_missing() && self.wants_store()),
+            ("tables", self.tables.is_missing()),
         ] {
             // What is missing may stand in a file that could not be read.
-            if absent && !self.broken {
+            if absent && !self.unread {
                 cx.missing(&cx.top(), what);
             }
         }
@@ -158,7 +161,7 @@ impl Whole {
 
     /// True if a table has no list of replicas, or one that names a store.
     fn wants_store(&self) -> bool {
-        self.tables.iter().filter_map(Field::get).any(|table| table.replicas.is_absent() || !table.replicas.items().is_empty())
+        self.tables.items.iter().filter_map(Field::get).any(|table| table.replicas.is_absent() || !table.replicas.items().is_empty())
     }
 }
 
@@ -170,19 +173,6 @@ fn once<T>(kept: &mut Field<T>, new: Field<T>, issues: &Issues<'_>) {
         (Some(_), Some(at)) => {
             let message = format!("{} stands in another file of this topology already", at.path);
             issues.error(at, Code::DuplicateSection, message, "keep it in one file");
-        }
-    }
-}
-
-/// Joins a list; true if it could not be read.
-fn list<T>(kept: &mut Vec<Field<T>>, new: Field<Vec<Field<T>>>) -> bool {
-    match new {
-        Field::Absent => false,
-        Field::Broken(_) => true,
-        Field::Given(items, _) => {
-            let broken = items.iter().any(|item| matches!(item, Field::Broken(_)));
-            kept.extend(items);
-            broken
         }
     }
 }

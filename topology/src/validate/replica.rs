@@ -127,11 +127,7 @@ fn resolve<'f>(
     }
     let limits = limits(cx, &[Landing::of_replica(replica), Landing::of_table(table), Landing::of_defaults(defaults)]);
     let (store, at_store) = cx.required(&replica.store, at, "store")?;
-    let position = stores.position(store);
-    if position.is_none() {
-        cx.unknown_reference(at_store, "store", store, stores.ids());
-    }
-    let position = position?;
+    let position = stores.find(cx, store, at_store)?;
     let store = stores.get(position)?;
     let (name, at) = match (naming, &replica.table) {
         (_, Field::Broken(_)) => return None,

@@ -2,13 +2,12 @@
 //!
 //! A source keeps its place and its model even where its plan failed, so that tables that refer to it are still checked.
 
-use crate::field::Field;
 use crate::issue::{At, Code, shown};
 use crate::model::{Cdc, Source, SourceType};
 use crate::names;
 use crate::plan::SourcePlan;
 
-use super::context::{Context, Resolved};
+use super::context::{Context, Listed, Resolved};
 use super::{signal, unsupported};
 
 /// The sources of a topology: model, place and plan of each.
@@ -26,16 +25,12 @@ pub(crate) struct Known<'f> {
 }
 
 impl<'f> Sources<'f> {
-    pub(crate) fn position(&self, id: &str) -> Option<usize> {
-        self.resolved.position(id)
+    pub(crate) fn find(&self, cx: &Context<'_>, id: &str, at: &At) -> Option<usize> {
+        self.resolved.find(cx, id, at)
     }
 
     pub(crate) fn get(&self, position: usize) -> Option<&Known<'f>> {
         self.resolved.get(position)
-    }
-
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
-        self.resolved.ids()
     }
 
     /// All plans, if every source has one.
@@ -44,11 +39,11 @@ impl<'f> Sources<'f> {
     }
 }
 
-pub(crate) fn resolve_all<'f>(cx: &Context<'_>, fields: &'f [Field<Source>]) -> Sources<'f> {
+pub(crate) fn resolve_all<'f>(cx: &Context<'_>, list: &'f Listed<Source>) -> Sources<'f> {
     let resolved = Resolved::collect(
         cx,
         "source",
-        fields,
+        list,
         |s| &s.id,
         |model, at, id| {
             let kind = cx.required(&model.kind, at, "type").map(|(kind, _)| *kind);

@@ -10,7 +10,7 @@ use crate::names;
 use crate::plan::{StoreKind, StorePlan};
 use crate::secret::{Part, Reference, Secret, parts};
 
-use super::context::{Context, Resolved};
+use super::context::{Context, Listed, Resolved};
 use super::unsupported;
 
 /// The variable that stands in for a store's address.
@@ -26,16 +26,12 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    pub(crate) fn position(&self, id: &str) -> Option<usize> {
-        self.resolved.position(id)
+    pub(crate) fn find(&self, cx: &Context<'_>, id: &str, at: &At) -> Option<usize> {
+        self.resolved.find(cx, id, at)
     }
 
     pub(crate) fn get(&self, position: usize) -> Option<&StorePlan> {
         self.resolved.get(position)
-    }
-
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
-        self.resolved.ids()
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -48,11 +44,11 @@ impl Stores {
     }
 }
 
-pub(crate) fn resolve_all(cx: &Context<'_>, fields: &[Field<Store>]) -> Stores {
+pub(crate) fn resolve_all(cx: &Context<'_>, list: &Listed<Store>) -> Stores {
     let resolved = Resolved::collect(
         cx,
         "store",
-        fields,
+        list,
         |s| &s.id,
         |store, at, id| {
             let kind = kind(cx, store, at);
@@ -60,7 +56,7 @@ pub(crate) fn resolve_all(cx: &Context<'_>, fields: &[Field<Store>]) -> Stores {
         },
     );
     let stores = Stores { resolved };
-    refuse_shared_files(cx, fields, &stores);
+    refuse_shared_files(cx, &list.items, &stores);
     stores
 }
 

@@ -14,7 +14,7 @@ use crate::names;
 use crate::nearest::nearest;
 use crate::plan::{Dialect, LogPlan, Plan, Retention, TablePattern, TablePlan};
 
-use super::context::{Context, Taken};
+use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
 use super::source::Sources;
 use super::store::Stores;
@@ -51,10 +51,10 @@ pub(crate) struct Places<'f> {
     replicas: Vec<&'f At>,
 }
 
-pub(crate) fn resolve_all<'f>(cx: &Context<'_>, fields: &'f [Field<Table>], around: &Surroundings<'f>) -> Tables<'f> {
+pub(crate) fn resolve_all<'f>(cx: &Context<'_>, list: &'f Listed<Table>, around: &Surroundings<'f>) -> Tables<'f> {
     let mut tables = Tables::default();
     let mut taken = Taken::default();
-    for (table, at) in fields.iter().filter_map(Field::given) {
+    for (table, at) in list.items.iter().filter_map(Field::given) {
         let id = id(cx, table, at).filter(|(id, at)| taken.take(cx, "table", id, at));
         resolve(cx, table, at, id.map(|(id, _)| id), around, &mut tables);
     }
@@ -122,10 +122,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
 /// The place of the source, the topics, and where they are named.
 fn origin<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, around: &Surroundings<'f>) -> Option<(usize, Topics, &'f At)> {
     let (id, at_source) = cx.required(&table.source, at, "source")?;
-    let Some(position) = around.sources.position(id) else {
-        cx.unknown_reference(at_source, "source", id, around.sources.ids());
-        return None;
-    };
+    let position = around.sources.find(cx, id, at_source)?;
     let source = around.sources.get(position)?;
     let kind = source.kind?;
     let signal = signal::of_table(cx, (table, at), (source.model, source.at), kind, around.defaults);

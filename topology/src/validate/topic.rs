@@ -38,6 +38,11 @@ enum Name<'f> {
 /// The topics of a table, and the place that names them.
 pub(crate) fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, source: &Known<'f>, signal: ChangeSignal) -> Option<(Topics, &'f At)> {
     if let Some((topic, at)) = explicit(table, source, signal)? {
+        for field in [&table.schema, &table.name] {
+            if field.text().is_some_and(is_pattern) {
+                cx.unused(field, "the topic is named");
+            }
+        }
         return Some((named(cx, topic, at)?, at));
     }
     if signal == ChangeSignal::Kafka {
@@ -48,6 +53,9 @@ pub(crate) fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, source
             "write live: { kafka: { topic: … } } at the table or its source",
         );
         return None;
+    }
+    if let Some(kafka) = source.model.live.get().and_then(|live| live.kafka.get()) {
+        cx.unused(&kafka.topic, "it counts with change_signal kafka, or at a table");
     }
     let schema = cx.required(&table.schema, at, "schema");
     let name = cx.required(&table.name, at, "name");
@@ -179,6 +187,11 @@ fn parse<'f>(cx: &Context<'_>, what: &str, text: &'f str, at: &At) -> Option<Nam
         }
     }
     Some(Name::Pattern(regex))
+}
+
+/// True for a glob or what stands between slashes.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?']) || (text.len() > 1 && text.starts_with('/') && text.ends_with('/'))
 }
 
 fn compile(cx: &Context<'_>, source: &str, at: &At) -> Option<Regex> {
