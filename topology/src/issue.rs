@@ -2,7 +2,7 @@
 //!
 //! Every step collects issues instead of stopping at the first, so an operator mends a file once. Codes are stable names: people
 //! search for them and programs branch on them, so a code is never renamed and never used for a second thing.
-//! An issue must never carry a secret: a value that could be one is masked before a source line is kept (`excerpt.rs`).
+//! An issue must never carry a secret: a value that could be one is masked before a source line is kept (`mask.rs`).
 
 use std::fmt;
 

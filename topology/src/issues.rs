@@ -5,9 +5,10 @@
 
 use std::cell::RefCell;
 
-use crate::excerpt::{Excerpt, Mask};
+use crate::excerpt::Excerpt;
 use crate::issue::{At, Code, Finding, Issue, Severity, visible};
 use crate::load::Document;
+use crate::mask::Mask;
 
 /// More issues than this are not kept, only counted: a hostile file must not fill memory with messages.
 const ISSUES_MAX: usize = 1_000;

@@ -31,6 +31,7 @@ mod field;
 mod issue;
 mod issues;
 pub mod load;
+mod mask;
 pub mod model;
 mod names;
 mod nearest;

@@ -11,17 +11,17 @@ use std::fmt;
 use serde::de::value::{StrDeserializer, StringDeserializer, U32Deserializer};
 use serde::de::{self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor};
 
-use crate::excerpt::Mask;
 use crate::field::FIELD;
 use crate::issue::{At, Code, Finding, shown, visible};
 use crate::issues::Issues;
+use crate::mask::Mask;
 use crate::nearest::nearest;
 use crate::secret::{self, Lookup, Unresolved};
 use crate::tree::{Kind, Node, key_text};
 
 /// Newtype that wants a text as written, references and all; what it holds is masked in excerpts.
 pub(crate) const RAW: &str = "$raw";
-/// Newtype that wants a text as written; a password in it is masked wherever it is shown (`excerpt.rs`).
+/// Newtype that wants a text as written; a password in it is masked wherever it is shown (`mask.rs`).
 pub(crate) const ADDRESS: &str = "$address";
 /// Newtype that wants the text of any scalar: durations and sizes may be numbers or words.
 pub(crate) const SCALAR: &str = "$scalar";

@@ -27,7 +27,7 @@ pub use table::{
 /// A topology file. Several files of one folder make one topology: their lists are joined, ids are unique over all of them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["topology", "kafka"]))]
+#[schemars(title = "Landfall topology", extend("required" = ["topology", "kafka"]))]
 pub struct File {
     /// Name of the topology: first part of its topics and consumer groups. Required, once. 1 to 40 of `a-z`, `0-9`, `-`.
     #[schemars(regex(pattern = r"^[a-z0-9-]{1,40}$"))]

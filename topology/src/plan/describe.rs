@@ -2,6 +2,8 @@
 //!
 //! One row per replica, and one for a table without any. Nothing secret is in here: stores go by id and kind.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{Plan, ReplicaPlan, Retention};
@@ -55,7 +57,7 @@ impl Plan {
             let topic = pattern.log_template.replace("{topology}", &self.topology);
             let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
             let key = key_text(pattern.primary_key.as_deref());
-            let matches = format!("matching {}", pattern.matcher.regex.as_str());
+            let matches = format!("all {}", pattern.matcher.text);
             let base = self.base(&pattern.id, pattern.source, &matches, key, log);
             self.push_replicas(&mut rows, &base, &pattern.replicas, Some("{table}"));
         }
@@ -92,16 +94,19 @@ impl Plan {
                 target: format!("{} {}.{table}", store.kind.as_str(), store.kind.namespace()),
                 shape: format!("{}, build {}", replica.shape.as_str(), replica.build),
                 landing: format!(
-                    "quiet {:?}, at most {:?}, {} rows, {} MiB",
-                    replica.quiet,
-                    replica.max_delay,
+                    "{}, at most {} rows or {} KiB",
+                    wait_text(replica.quiet, replica.max_delay),
                     replica.batch_rows_max,
-                    replica.batch_bytes_max >> 20
+                    replica.batch_bytes_max >> 10
                 ),
                 ..base.clone()
             });
         }
     }
+}
+
+fn wait_text(quiet: Duration, max_delay: Duration) -> String {
+    if quiet.is_zero() { String::from("at once") } else { format!("after {quiet:?} of quiet or {max_delay:?}") }
 }
 
 fn key_text(key: Option<&[String]>) -> String {

@@ -50,6 +50,7 @@ impl PartialEq for TablePattern {
             && *types == other.types
             && matcher.regex.as_str() == other.matcher.regex.as_str()
             && matcher.id == other.matcher.id
+            && matcher.text == other.matcher.text
             && *topology == other.topology
             && *log_template == other.log_template
             && *log_partitions == other.log_partitions
@@ -65,6 +66,8 @@ pub(crate) struct Matcher {
     /// Matches whole topics. Groups `lf_schema` and `lf_table` where the entry is a pattern on tables.
     pub(crate) regex: Regex,
     pub(crate) id: IdFrom,
+    /// As written, for people.
+    pub(crate) text: String,
 }
 
 /// Which parts of a topic make the id.

@@ -59,6 +59,10 @@ fn literal_secrets_and_mistakes_beside_them() {
         "{ password: canary, protocol: sasl_ssl, mechanism: pla1n, username: u }",
         "{ protocol: sasl_ssl, password: canary: x }",
         "{ protocol: sasl_ssl, password: \"canary }",
+        "{ protocol: sasl_ssl, pasword: canary: x }",
+        "\n    password: |\n      x\n      canary: [\n    mechanism: [",
+        "\n    password: [\n      canary: x: y ]",
+        "\n    password:\n      - canary\n      - canary: canary: x",
         "\n    protocol: sasl_ssl\n    mechanism: plain\n    username: u\n    password: |\n      canary\n",
         "\n    protocol: sasl_ssl\n    mechanism: plain\n    username: u\n    password: \"\n      canary\"\n",
     ] {
@@ -73,6 +77,7 @@ fn literal_secrets_in_addresses() {
     for address in [
         "postgresql://u:canary@localhost/shop",
         "postgresql://u:ca/canary@localhost/shop",
+        "postgresql://u:ca, canary@localhost/shop",
         "postgresql://u@localhost/shop?password=canary",
         "host=localhost password=canary",
         "host=localhost password = 'canary'",

@@ -31,8 +31,16 @@ pub(crate) enum Topics {
 /// A name as written.
 enum Name<'f> {
     Exact(&'f str),
-    /// The source of a regular expression.
-    Pattern(String),
+    /// As written, and as a regular expression.
+    Pattern(&'f str, String),
+}
+
+impl<'f> Name<'f> {
+    const fn as_written(&self) -> &'f str {
+        match self {
+            Self::Exact(text) | Self::Pattern(text, _) => text,
+        }
+    }
 }
 
 /// The topics of a table, and the place that names them.
@@ -116,7 +124,9 @@ fn prefix<'f>(cx: &Context<'_>, source: &Known<'f>, at: &At) -> Option<&'f str> 
 fn named(cx: &Context<'_>, topic: &str, at: &At) -> Option<Topics> {
     match parse(cx, "topic", topic, at)? {
         Name::Exact(topic) => legal(cx, topic.to_owned(), at).map(Topics::One),
-        Name::Pattern(regex) => compile(cx, &format!("^(?:{regex})$"), at).map(|regex| Topics::Many(Matcher { regex, id: IdFrom::Topic })),
+        Name::Pattern(_, regex) => {
+            compile(cx, &format!("^(?:{regex})$"), at).map(|regex| Topics::Many(Matcher { regex, id: IdFrom::Topic, text: topic.to_owned() }))
+        }
     }
 }
 
@@ -128,14 +138,14 @@ fn captured(cx: &Context<'_>, prefix: &str, schema: &Name<'_>, name: &Name<'_>, 
     }
     let source = |part: &Name<'_>| match part {
         Name::Exact(text) => regex::escape(&names::topic_part(text)),
-        Name::Pattern(regex) => regex.clone(),
+        Name::Pattern(_, regex) => regex.clone(),
     };
     let id = match schema {
         Name::Exact(_) => IdFrom::Table,
-        Name::Pattern(_) => IdFrom::SchemaAndTable,
+        Name::Pattern(..) => IdFrom::SchemaAndTable,
     };
     let regex = format!(r"^{}\.(?P<lf_schema>{})\.(?P<lf_table>{})$", regex::escape(prefix), source(schema), source(name));
-    compile(cx, &regex, at).map(|regex| Topics::Many(Matcher { regex, id }))
+    compile(cx, &regex, at).map(|regex| Topics::Many(Matcher { regex, id, text: format!("{prefix}.{}.{}", schema.as_written(), name.as_written()) }))
 }
 
 fn legal(cx: &Context<'_>, topic: String, at: &At) -> Option<String> {
@@ -160,7 +170,7 @@ fn parse<'f>(cx: &Context<'_>, what: &str, text: &'f str, at: &At) -> Option<Nam
     if let Some(inner) = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
         // Alone first, so that an unbalanced bracket cannot reach into what is built around it.
         compile(cx, inner, at)?;
-        return Some(Name::Pattern(format!("(?:{inner})")));
+        return Some(Name::Pattern(text, format!("(?:{inner})")));
     }
     let between_slashes = "put a regular expression between slashes: /order_.*/";
     if text.contains(['\\', '^', '|', '[']) || (what != "topic" && (text.contains(".*") || text.contains(".+"))) {
@@ -186,7 +196,7 @@ fn parse<'f>(cx: &Context<'_>, what: &str, text: &'f str, at: &At) -> Option<Nam
             c => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
-    Some(Name::Pattern(regex))
+    Some(Name::Pattern(text, regex))
 }
 
 /// True for a glob or what stands between slashes.
