@@ -72,8 +72,47 @@ pub(crate) fn parse(text: &str) -> Result<Node, (At, Finding)> {
         let message = format!("the file is larger than {DOCUMENT_BYTES_MAX} bytes");
         return Err((top, Finding::new(Code::YamlLimit, message).hint("split it into several files of one folder")));
     }
-    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options()).map_err(|error| refusal(error.without_snippet(), top))?;
-    Ok(node(raw, text))
+    let shielded = shield(text);
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(&shielded, options()).map_err(|error| refusal(error.without_snippet(), top))?;
+    Ok(node(raw, &shielded, matches!(shielded, Cow::Owned(_))))
+}
+
+/// Stand for the braces of a reference while YAML is read: one character each, so that columns stay.
+const OPEN: char = '\u{e000}';
+const CLOSE: char = '\u{e001}';
+
+/// Takes the braces of references out of YAML's sight: `{ password: ${env:X} }` would else end at the first brace, and that is how
+/// people write it. A file that holds the stand-ins itself is left alone.
+fn shield(text: &str) -> Cow<'_, str> {
+    if !(text.contains("${env:") || text.contains("${file:")) || text.contains([OPEN, CLOSE]) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, reference) = rest.split_at(start);
+        out.push_str(before);
+        let end = reference.find(['}', '\n', '\r']).filter(|end| reference[*end..].starts_with('}'));
+        match end {
+            Some(end) if reference.starts_with("${env:") || reference.starts_with("${file:") => {
+                out.push('$');
+                out.push(OPEN);
+                out.push_str(reference.get(2..end).unwrap_or_default());
+                out.push(CLOSE);
+                rest = reference.get(end + 1..).unwrap_or_default();
+            }
+            _ => {
+                out.push_str("${");
+                rest = reference.get(2..).unwrap_or_default();
+            }
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+fn unshield(text: String) -> String {
+    if text.contains(OPEN) { text.replace(OPEN, "{").replace(CLOSE, "}") } else { text }
 }
 
 fn options() -> Options {
@@ -208,7 +247,7 @@ impl<'de> Deserialize<'de> for Raw {
 }
 
 /// Binds spans and spelling. Recursion is bounded by [`DEPTH_MAX`].
-fn node(raw: Spanned<Raw>, source: &str) -> Node {
+fn node(raw: Spanned<Raw>, source: &str, shielded: bool) -> Node {
     let spelt = slice(raw.defined, source);
     let kind = match raw.value {
         Raw::Null => Kind::Null,
@@ -218,9 +257,11 @@ fn node(raw: Spanned<Raw>, source: &str) -> Node {
             "" => number,
             spelt => spelt.to_owned(),
         }),
-        Raw::Text(text) => Kind::Text { plain: text == spelt, text },
-        Raw::List(items) => Kind::List(items.into_iter().map(|item| node(item, source)).collect()),
-        Raw::Map(entries) => Kind::Map(entries.into_iter().map(|(key, value)| (node(key, source), node(value, source))).collect()),
+        Raw::Text(text) => Kind::Text { plain: text == spelt, text: if shielded { unshield(text) } else { text } },
+        Raw::List(items) => Kind::List(items.into_iter().map(|item| node(item, source, shielded)).collect()),
+        Raw::Map(entries) => {
+            Kind::Map(entries.into_iter().map(|(key, value)| (node(key, source, shielded), node(value, source, shielded))).collect())
+        }
     };
     // An alias is shown where it is used.
     let place = raw.referenced;

@@ -297,6 +297,11 @@ const CASES: &[Case] = cases! {
         ("topology.literal_secret", "stores[2].password", "'x${env");
     "a password in an address": "landfall@localhost" => "landfall:hunter2@localhost";
         ("topology.literal_secret", "stores[1].url", "\"postgresql");
+    "references in a flow": "[localhost:9092]" => "[localhost:9092]\n  security: { protocol: sasl_ssl, mechanism: scram-sha-512, username: u, password: ${env:KAFKA_PASSWORD}, ca: ca.pem }"; ;
+    "a mistake behind a reference in a flow": "[localhost:9092]" => "[localhost:9092]\n  security: { protocol: sasl_ssl, mechanism: plain, username: ${env:NAME}, password: ${file:/run/secrets/a}, cert: x }";
+        ("topology.unknown_key", "kafka.security.cert", "cert");
+    "a variable that is not set in a flow": "- { store: local }" => "- { store: local, table: ${env:UNSET} }";
+        ("topology.unresolved_reference", "tables[0].replicas[0].table", "${env:UNSET} }");
     "a variable that is not set": "    name: orders" => "    name: ${env:UNSET}";
         ("topology.unresolved_reference", "tables[0].name", "${env:UNSET}");
     "a secret that is empty": "url: \"http://localhost:8123\"" => "url: \"http://localhost:8123\", password: '${env:EMPTY}'";

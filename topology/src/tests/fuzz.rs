@@ -44,6 +44,8 @@ const PIECES: &[&str] = &[
     ".nan",
     "${env:",
     "${env:URL}",
+    "\u{e000}",
+    "\u{e001}",
     "${file:/x}",
     "$${",
     "}",

@@ -91,3 +91,10 @@ fn a_mistake_behind_an_alias_is_shown_where_it_is_used() {
     let used = text.lines().position(|line| line.contains("*wrong")).expect("it is there") + 1;
     assert_eq!((issue.code, issue.line as usize), (Code::UnknownReference, used));
 }
+
+#[test]
+fn the_stand_ins_of_braces_are_a_text_like_any_other() {
+    let text = BASE.replace("    name: orders", "    name: \u{e000}x\u{e001}${env:NAME}");
+    let plan = check_text(&text).plan.expect("the name is odd but right");
+    assert_eq!(plan.tables[0].topic, "shop.public._x_orders");
+}
