@@ -27,8 +27,11 @@ libs: ## installs what a build needs: system packages, prebuilt RocksDB and Duck
 build: libs ## the release binary, target/release/landfall (ROCKSDB_COMPILE=1 builds RocksDB from source)
 	cargo build --release -p landfall
 
+# Not `cargo run -p landfall`: alone it gives some dependencies fewer features than the workspace has, and `make test` would compile
+# a third of them again.
 demo: libs ## builds and runs the demo; needs no services
-	cargo run -p landfall -- demo
+	cargo build --workspace --bin landfall --locked
+	"$${CARGO_TARGET_DIR:-target}/debug/landfall" demo
 
 # A stack of its own, fresh each time: one that `make stack` has started is left alone.
 test: export LANDFALL_STACK_RUN := $(CACHE)/run-test

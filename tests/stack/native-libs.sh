@@ -24,7 +24,7 @@ get() { # group:artifact:version  file-in-jar  link-name
   done
   local tmp
   tmp=$(mktemp -d)
-  mvn -B -q -Dstyle.color=never dependency:copy -Dartifact="$1" -DoutputDirectory="$tmp"
+  mvn -B -q dependency:copy -Dartifact="$1" -DoutputDirectory="$tmp" > "$tmp/log" || { cat "$tmp/log" >&2; exit 1; }
   unzip -q -o "$tmp"/*.jar "$2" -d "$tmp"
   # Moved, not written in place: a running program may have the old file mapped.
   mv -f "$tmp/$2" "$dest/$2"

@@ -59,7 +59,9 @@ maven_copy() { # pom target-folder
   version=$(cksum < "$STACK/poms/$1.xml")
   [ "$(cat "$2/.version" 2> /dev/null)" != "$version" ] || return 0
   rm -rf "$2"
-  mvn -B -q -Dstyle.color=never -f "$STACK/poms/$1.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$2" -Dmdep.useBaseVersion=true
+  local log=$CACHE/stack/mvn-$1.log
+  mvn -B -q -f "$STACK/poms/$1.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$2" -Dmdep.useBaseVersion=true > "$log" \
+    || { cat "$log" >&2; die "$1: the jars could not be fetched"; }
   echo "$version" > "$2/.version"
 }
 
