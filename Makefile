@@ -49,7 +49,7 @@ lint: tools libs ## format, clippy and docs, with warnings denied; cargo deny wh
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy $(CHDB_HTTP) --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
-	@if cargo deny --version > /dev/null 2>&1; then cargo deny --offline check --config .cargo/deny.toml bans licenses sources; fi
+	@if cargo deny --version > /dev/null 2>&1; then cargo deny check bans licenses sources; fi
 
 tools:
 	@cargo fmt --version > /dev/null 2>&1 || { echo "rustfmt is missing: rustup component add rustfmt" >&2; exit 1; }
