@@ -1,0 +1,79 @@
+# What people and CI call. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate planted
+
+CACHE := $(or $(LANDFALL_CACHE),$(HOME)/.cache/landfall)
+STACK := tests/stack/stack
+CHDB_HTTP := --manifest-path tests/stack/clickhouse/Cargo.toml --target-dir "$${CARGO_TARGET_DIR:-target}/chdb-http"
+
+# By their place in the cache and not in the checkout, so that another clone does not compile the crates that bind to them again.
+export ROCKSDB_LIB_DIR ?= $(CACHE)/lib
+export DUCKDB_LIB_DIR ?= $(CACHE)/lib
+export LD_LIBRARY_PATH := $(CACHE)/lib$(if $(LD_LIBRARY_PATH),:$(LD_LIBRARY_PATH))
+
+KILLS ?= 60
+SEEDS ?= 200000
+TEST_BINARY := cargo test -p landfall-tests --test landfall -- --nocapture --exact
+
+help: ## lists the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+libs: ## installs what a build needs: system packages, prebuilt RocksDB and DuckDB
+	@$(STACK) setup build
+	@mkdir -p .native && ln -sfn "$(CACHE)/lib" .native/lib
+
+build: libs ## the release binary, target/release/landfall (ROCKSDB_COMPILE=1 builds RocksDB from source)
+	cargo build --release -p landfall
+
+# Not `cargo run -p landfall`: alone it gives some dependencies fewer features than the workspace has, and `make test` would compile
+# a third of them again.
+demo: libs ## builds and runs the demo; needs no services
+	cargo build --workspace --bin landfall --locked
+	"$${CARGO_TARGET_DIR:-target}/debug/landfall" demo
+
+# A stack of its own, fresh each time: one that `make stack` has started is left alone.
+test: export LANDFALL_STACK_RUN := $(CACHE)/run-test
+test: export LANDFALL_STACK_PORT_BASE := 20090
+test: libs lint ## everything that CI checks, against real services that it starts and stops
+	@$(STACK) setup
+	cargo test $(CHDB_HTTP) --locked
+	cargo test --workspace --no-run
+	@$(STACK) wipe
+	$(STACK) run cargo test --workspace
+
+lint: tools libs ## format, clippy and docs, with warnings denied; cargo deny where it is installed
+	cargo fmt --all --check
+	cargo fmt --manifest-path tests/stack/clickhouse/Cargo.toml --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy $(CHDB_HTTP) --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	@if cargo deny --version > /dev/null 2>&1; then cargo deny check bans licenses sources; fi
+
+tools:
+	@cargo fmt --version > /dev/null 2>&1 || { echo "rustfmt is missing: rustup component add rustfmt" >&2; exit 1; }
+	@cargo clippy --version > /dev/null 2>&1 || { echo "clippy is missing: rustup component add clippy" >&2; exit 1; }
+
+stack: libs ## starts real Kafka, Connect, Postgres and ClickHouse and prints their addresses
+	@$(STACK) setup
+	@$(STACK) start
+	@$(STACK) env
+
+stack-stop: ## stops them; `tests/stack/stack wipe` deletes their data too
+	@$(STACK) stop
+
+bench: libs ## measures; prints lines `name value unit`
+	@$(STACK) setup
+	$(STACK) run cargo bench -p landfall-benches
+
+torture: libs ## kills landfall KILLS=n times at random and at named points and compares the replicas
+	@$(STACK) setup
+	LANDFALL_KILLS=$(KILLS) $(STACK) run $(TEST_BINARY) torture::torture
+
+simulate: libs ## runs the core through SEEDS=n simulated histories with faults; needs no services
+	LANDFALL_SEEDS=$(SEEDS) $(TEST_BINARY) simulate::simulate
+
+planted: libs ## shows that the kill test catches each planted bug
+	@$(STACK) setup
+	$(STACK) run $(TEST_BINARY) planted::planted
