@@ -110,7 +110,7 @@ impl<'a> Change<'a> {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&fingerprint.0.to_le_bytes());
         put_long(out, Op::ALL.iter().position(|op| *op == self.op).unwrap_or_default() as i64);
-        put_optional(out, self.sequence, |out, v| put_bytes(out, v));
+        put_optional(out, self.sequence, put_bytes);
         put_optional(out, self.event_time, put_long);
         for text in [self.source.connector, self.source.database, self.source.schema, self.source.table] {
             put_bytes(out, text.as_bytes());
@@ -157,13 +157,13 @@ impl<'a> Change<'a> {
 
     /// Appends the change as one line of JSON, for people: values as canonical text where JSON would round them.
     pub fn write_json(&self, schema: &TableSchema, out: &mut String) -> Result<(), WireError> {
-        let _ = write!(out, "{{\"table\":{},\"op\":\"{}\"", quoted(schema.table()), self.op.letter());
+        write!(out, "{{\"table\":{},\"op\":\"{}\"", quoted(schema.table()), self.op.letter()).expect("a String takes every write");
         match self.sequence {
             Some(bytes) => drop(write!(out, ",\"sequence\":\"{}\"", Sequence::from_bytes(bytes))),
             None => out.push_str(",\"sequence\":null"),
         }
         if let Some(id) = self.snapshot {
-            let _ = write!(out, ",\"snapshot\":{id}");
+            write!(out, ",\"snapshot\":{id}").expect("a String takes every write");
         }
         if let Some(key) = self.key {
             out.push_str(",\"key\":");
@@ -172,14 +172,14 @@ impl<'a> Change<'a> {
         }
         for (name, row) in [("before", self.before), ("after", self.after)] {
             if let Some(row) = row {
-                let _ = write!(out, ",\"{name}\":");
+                write!(out, ",\"{name}\":").expect("a String takes every write");
                 let authored = row::values(schema.columns(), row).enumerate();
                 write_object(out, authored.filter(|(i, _)| name == "before" || !self.unauthored.contains(*i)).map(|(_, v)| v))?;
             }
         }
         if !self.unauthored.is_empty() {
             let names: Vec<String> = self.unauthored.iter().map(|i| quoted(&schema.columns()[i].name)).collect();
-            let _ = write!(out, ",\"unauthored\":[{}]", names.join(","));
+            write!(out, ",\"unauthored\":[{}]", names.join(",")).expect("a String takes every write");
         }
         if let Some(micros) = self.event_time {
             out.push_str(",\"event_time\":\"");
@@ -187,19 +187,20 @@ impl<'a> Change<'a> {
             out.push('"');
         }
         let s = &self.source;
-        let _ = write!(
+        write!(
             out,
             ",\"source\":{{\"connector\":{},\"database\":{},\"schema\":{},\"table\":{}",
             quoted(s.connector),
             quoted(s.database),
             quoted(s.schema),
             quoted(s.table)
-        );
+        )
+        .expect("a String takes every write");
         if let Some(id) = s.transaction {
-            let _ = write!(out, ",\"transaction\":{}", quoted(id));
+            write!(out, ",\"transaction\":{}", quoted(id)).expect("a String takes every write");
         }
         if let Some(order) = s.transaction_order {
-            let _ = write!(out, ",\"transaction_order\":{order}");
+            write!(out, ",\"transaction_order\":{order}").expect("a String takes every write");
         }
         out.push_str("}}");
         Ok(())
@@ -257,7 +258,7 @@ fn write_object<'a>(out: &mut String, values: impl Iterator<Item = Result<(&'a C
         if i > 0 {
             out.push(',');
         }
-        let _ = write!(out, "{}:", quoted(&column.name));
+        write!(out, "{}:", quoted(&column.name)).expect("a String takes every write");
         match value {
             Value::Null => out.push_str("null"),
             Value::Bool(_) | Value::Int(_) | Value::UInt(_) => value.write_text(column.ty, out),

@@ -44,17 +44,18 @@ fn days_in_month(year: i64, month: u8) -> u8 {
 /// Appends `YYYY-MM-DD`; years beyond four digits get a sign, as ISO 8601 asks.
 pub fn push_date(out: &mut String, days: i64) {
     let (year, month, day) = date_of_days(days);
-    let _ = match year {
+    let written = match year {
         0..=9999 => write!(out, "{year:04}-{month:02}-{day:02}"),
         _ => write!(out, "{year:+05}-{month:02}-{day:02}"),
     };
+    written.expect("a String takes every write");
 }
 
 /// Appends `HH:MM:SS` and a fraction of `digits` digits for a time given in units of `per_second` to the second.
 pub fn push_time(out: &mut String, units: i64, per_second: i64, digits: u8) {
     let seconds = units.div_euclid(per_second);
     let fraction = units.rem_euclid(per_second);
-    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60).expect("a String takes every write");
     if digits > 0 {
         let nanos = fraction * (1_000_000_000 / per_second);
         let text = format!("{nanos:09}");

@@ -179,7 +179,7 @@ fn push_scaled(out: &mut String, digits: &str, scale: i32) {
     let scale = scale.unsigned_abs() as usize;
     match digits.len().checked_sub(scale).filter(|whole| *whole > 0) {
         Some(whole) => {
-            let _ = write!(out, "{}.{}", &digits[..whole], &digits[whole..]);
+            write!(out, "{}.{}", &digits[..whole], &digits[whole..]).expect("a String takes every write");
         }
         None => {
             out.push_str("0.");

@@ -96,7 +96,7 @@ fn push_float(out: &mut String, infinite: bool, negative: bool, value: impl std:
     if infinite {
         out.push_str(if negative { "-Infinity" } else { "Infinity" });
     } else {
-        let _ = write!(out, "{value}");
+        write!(out, "{value}").expect("a String takes every write");
     }
 }
 
