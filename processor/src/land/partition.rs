@@ -295,6 +295,40 @@ impl Partition {
         &self.batch
     }
 
+    /// Hands the batch out to be landed; it comes back with [`Self::return_batch`] before [`Self::landed`] or [`Self::failed`].
+    pub fn lend_batch(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
+    }
+
+    /// Takes the batch back.
+    pub fn return_batch(&mut self, batch: Batch) {
+        self.batch = batch;
+    }
+
+    /// The provenance of a record that is in the batch or waits.
+    pub fn provenance(&self, offset: i64) -> Option<&[u8]> {
+        let at = self.buffer.records.binary_search_by_key(&offset, |r| r.offset).ok()?;
+        let (start, end) = self.buffer.records.get(at)?.provenance;
+        self.buffer.bytes.get(start as usize..end as usize)
+    }
+
+    /// The next log offset that it wants to be given.
+    pub fn next_wanted(&self) -> i64 {
+        self.buffer.records.last().map_or(self.meta.next, |r| r.offset + 1)
+    }
+
+    /// `G`, where it moved and was not committed yet.
+    pub const fn take_commit(&mut self) -> Option<i64> {
+        self.commit.take()
+    }
+
+    /// Preparing the table failed: it is asked for again by the next step.
+    pub fn prepare_again(&mut self) {
+        if let Phase::Preparing(_) = self.phase {
+            self.phase = Phase::Live;
+        }
+    }
+
     /// Dead letters to be written before the batch lands.
     pub fn letters(&self) -> &[Letter] {
         &self.letters

@@ -6,6 +6,7 @@
 //! (K > S folds the gap again); after a kill of the process nothing is lost.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Direction, IteratorMode, Options, ReadOptions, WriteBatch,
@@ -26,11 +27,13 @@ const META: &str = "meta";
 const KEY_LAYOUT: &[u8] = &[0];
 const KEY_NEXT: &[u8] = &[3];
 
-/// An open state directory.
+/// A handle on an open state directory; cheap to clone, one for each thread. Slots of different handles never meet, since every partition
+/// belongs to one thread.
+#[derive(Clone)]
 pub struct RocksState {
-    db: DB,
+    db: Arc<DB>,
     path: PathBuf,
-    next: u32,
+    next: Arc<Mutex<u32>>,
     key: Vec<u8>,
 }
 
@@ -70,13 +73,13 @@ impl RocksState {
         };
         let families = ["default", META].map(|name| ColumnFamilyDescriptor::new(name, family(&options)));
         let db = DB::open_cf_descriptors(&options, path, families).map_err(open)?;
-        let mut state = Self { db, path: path.to_owned(), next: 1, key: Vec::new() };
+        let state = Self { db: Arc::new(db), path: path.to_owned(), next: Arc::default(), key: Vec::new() };
         match state.meta(KEY_LAYOUT)? {
             None => state.db.put_cf(state.meta_family(), KEY_LAYOUT, LAYOUT.to_be_bytes()).map_err(engine)?,
             Some(found) if found == LAYOUT => {}
             Some(found) => return Err(Error::Layout { found, expected: LAYOUT }),
         }
-        state.next = state.meta(KEY_NEXT)?.unwrap_or(1);
+        *state.next.lock().unwrap_or_else(PoisonError::into_inner) = state.meta(KEY_NEXT)?.unwrap_or(1);
         Ok(state)
     }
 
@@ -172,12 +175,14 @@ impl State for RocksState {
     fn discard(&mut self, name: &SlotName) -> Result<Slot, Error> {
         let key = Self::name_key(name);
         let old = self.meta(&key)?;
-        let slot = Slot(self.next);
-        self.next += 1;
+        let next = Arc::clone(&self.next);
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = Slot(*next);
+        *next += 1;
         let mut batch = WriteBatch::default();
         let meta = self.meta_family();
         batch.put_cf(meta, &key, slot.0.to_be_bytes());
-        batch.put_cf(meta, KEY_NEXT, self.next.to_be_bytes());
+        batch.put_cf(meta, KEY_NEXT, next.to_be_bytes());
         if let Some(old) = old {
             batch.delete_cf(meta, Self::meta_key(Slot(old)));
             batch.delete_range(old.to_be_bytes(), (old + 1).to_be_bytes());
