@@ -8,6 +8,7 @@ pub mod change;
 pub mod civil;
 pub mod contract;
 pub mod decimal;
+pub mod json;
 pub mod key;
 pub mod provenance;
 pub mod row;

@@ -1,0 +1,488 @@
+//! A borrowing JSON scanner for the dialects: tokens are slices of the document, numbers stay text, nothing is allocated.
+//!
+//! Dialects read documents whose shape they know, so they pull members one by one and pass over the rest; a tree of values would cost an
+//! allocation per member and turn numbers into floats (case DEC-07). The grammar is RFC 8259, strict: what is passed over is checked as
+//! well. Total: any text gives tokens or a [`JsonError`], and nesting is bounded by [`DEPTH_MAX`].
+
+/// The deepest nesting that is read.
+pub const DEPTH_MAX: u32 = 128;
+
+/// A document that is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {at}")]
+pub struct JsonError {
+    /// Where, in bytes from the start of the document.
+    pub at: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+/// One value, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, exactly as written.
+    Number(&'a str),
+    /// A string.
+    String(JsonStr<'a>),
+    /// An object, braces included, checked.
+    Object(&'a str),
+    /// An array, brackets included, checked.
+    Array(&'a str),
+}
+
+/// The inside of a string literal; its escapes are well formed, except that surrogates may not pair up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonStr<'a> {
+    /// The text between the quotes, escapes and all.
+    pub raw: &'a str,
+    /// Whether there is any escape in it.
+    pub escaped: bool,
+}
+
+impl<'a> JsonStr<'a> {
+    /// The text itself: borrowed where nothing is escaped, else written to `scratch`, which is cleared first. `None` where a surrogate has no
+    /// partner, since no text holds that.
+    pub fn text<'s>(&self, scratch: &'s mut String) -> Option<&'s str>
+    where
+        'a: 's,
+    {
+        if !self.escaped {
+            return Some(self.raw);
+        }
+        scratch.clear();
+        self.unescape(scratch).then_some(scratch.as_str())
+    }
+
+    /// True where the text is `other`, without unescaping anything that cannot be equal.
+    pub fn is(&self, other: &str) -> bool {
+        if !self.escaped {
+            return self.raw == other;
+        }
+        let mut text = String::new();
+        self.raw.len() > other.len() && self.unescape(&mut text) && text == other
+    }
+
+    /// Appends the text; false where a surrogate has no partner.
+    #[must_use]
+    pub fn unescape(&self, out: &mut String) -> bool {
+        let mut rest = self.raw;
+        while let Some(at) = rest.find('\\') {
+            out.push_str(&rest[..at]);
+            let escape = rest.as_bytes().get(at + 1).copied().unwrap_or(b'\\');
+            rest = rest.get(at + 2..).unwrap_or("");
+            let plain = match escape {
+                b'b' => '\u{8}',
+                b'f' => '\u{c}',
+                b'n' => '\n',
+                b'r' => '\r',
+                b't' => '\t',
+                b'u' => match take_unicode(&mut rest) {
+                    Some(c) => c,
+                    None => return false,
+                },
+                other => char::from(other),
+            };
+            out.push(plain);
+        }
+        out.push_str(rest);
+        true
+    }
+}
+
+fn take_unicode(rest: &mut &str) -> Option<char> {
+    let high = take_unit(rest)?;
+    if !(0xD800..0xDC00).contains(&high) {
+        return char::from_u32(high);
+    }
+    *rest = rest.strip_prefix("\\u")?;
+    let low = take_unit(rest).filter(|low| (0xDC00..0xE000).contains(low))?;
+    char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+}
+
+fn take_unit(rest: &mut &str) -> Option<u32> {
+    let (hex, tail) = rest.split_at_checked(4)?;
+    *rest = tail;
+    u32::from_str_radix(hex, 16).ok()
+}
+
+/// A position in a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    /// Bytes of the document in front of the text.
+    base: usize,
+}
+
+impl<'a> Scanner<'a> {
+    /// Starts at the beginning.
+    pub const fn new(text: &'a str) -> Self {
+        Self::behind(0, text)
+    }
+
+    /// Starts at the beginning of what follows the first `base` bytes of a document; errors count from the document's start.
+    pub const fn behind(base: usize, text: &'a str) -> Self {
+        Self { text, at: 0, base }
+    }
+
+    /// Bytes passed so far.
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Takes the next value.
+    pub fn value(&mut self) -> Result<Token<'a>, JsonError> {
+        self.space();
+        let start = self.at;
+        Ok(match self.peek() {
+            Some(b'"') => Token::String(self.string()?),
+            Some(b'{') => {
+                self.pass_object(DEPTH_MAX)?;
+                Token::Object(&self.text[start..self.at])
+            }
+            Some(b'[') => {
+                self.pass_array(DEPTH_MAX)?;
+                Token::Array(&self.text[start..self.at])
+            }
+            Some(b'n') => {
+                self.word("null")?;
+                Token::Null
+            }
+            Some(b't') => {
+                self.word("true")?;
+                Token::Bool(true)
+            }
+            Some(b'f') => {
+                self.word("false")?;
+                Token::Bool(false)
+            }
+            _ => Token::Number(self.number()?),
+        })
+    }
+
+    /// Takes a `null` where one stands next.
+    pub fn null(&mut self) -> bool {
+        self.space();
+        self.word("null").is_ok()
+    }
+
+    /// Enters an object; its members follow by [`Scanner::member`].
+    pub fn enter_object(&mut self) -> Result<(), JsonError> {
+        self.space();
+        self.expect(b'{', "an object is missing")
+    }
+
+    /// Takes the name of the next member up to its colon, or leaves the object at its end. `first` is true for the first call.
+    #[inline]
+    pub fn member(&mut self, first: bool) -> Result<Option<JsonStr<'a>>, JsonError> {
+        // Converters write no white space, so this is the path of nearly every member.
+        if !first && self.text.as_bytes().get(self.at..self.at + 2) == Some(b",\"") {
+            self.at += 1;
+        } else if self.is_end(first)? {
+            return Ok(None);
+        }
+        let name = self.string()?;
+        self.space();
+        self.expect(b':', "a colon is missing")?;
+        Ok(Some(name))
+    }
+
+    /// Leaves the object at its end, or goes to the name of its next member.
+    fn is_end(&mut self, first: bool) -> Result<bool, JsonError> {
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(true);
+        }
+        if !first {
+            self.expect(b',', "a comma or the end of an object is missing")?;
+            self.space();
+        }
+        Ok(false)
+    }
+
+    /// Ends the reading: only white space may be left.
+    pub fn finish(&mut self) -> Result<(), JsonError> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(self.error("something follows the end of the document")) }
+    }
+
+    #[cold]
+    fn error(&self, what: &'static str) -> JsonError {
+        JsonError { at: self.base + self.at, what }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    #[inline]
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), JsonError> {
+        if self.peek() != Some(byte) {
+            return Err(self.error(what));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn word(&mut self, word: &'static str) -> Result<(), JsonError> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return Err(self.error("a value is missing"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    #[inline]
+    fn string(&mut self) -> Result<JsonStr<'a>, JsonError> {
+        self.expect(b'"', "a string is missing")?;
+        let start = self.at;
+        self.at = plain_end(self.text.as_bytes(), start);
+        let escaped = self.peek() != Some(b'"');
+        if escaped {
+            self.pass_escapes()?;
+        }
+        let raw = &self.text[start..self.at];
+        self.at += 1;
+        Ok(JsonStr { raw, escaped })
+    }
+
+    /// Goes on from an escape to the end of its string.
+    fn pass_escapes(&mut self) -> Result<(), JsonError> {
+        let bytes = self.text.as_bytes();
+        loop {
+            match bytes.get(self.at) {
+                Some(b'"') => return Ok(()),
+                Some(b'\\') => match bytes.get(self.at + 1) {
+                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+                    Some(b'u') if bytes.get(self.at + 2..self.at + 6).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) => self.at += 6,
+                    _ => return Err(self.error("an escape is not one of JSON's")),
+                },
+                Some(_) => return Err(self.error("a control character stands in a string")),
+                None => return Err(self.error("a string does not end")),
+            }
+            self.at = plain_end(bytes, self.at);
+        }
+    }
+
+    fn number(&mut self) -> Result<&'a str, JsonError> {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let digits = |mut at: usize| {
+            while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                at += 1;
+            }
+            at
+        };
+        let mut at = start + usize::from(self.peek() == Some(b'-'));
+        let whole = at;
+        at = digits(at);
+        if at == whole || (bytes[whole] == b'0' && at > whole + 1) {
+            return Err(self.error("a value is missing"));
+        }
+        if bytes.get(at) == Some(&b'.') {
+            let fraction = at + 1;
+            at = digits(fraction);
+            if at == fraction {
+                return Err(self.error("a number ends in its point"));
+            }
+        }
+        if let Some(b'e' | b'E') = bytes.get(at) {
+            let exponent = at + 1 + usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
+            at = digits(exponent);
+            if at == exponent {
+                return Err(self.error("a number has no exponent"));
+            }
+        }
+        self.at = at;
+        Ok(&self.text[start..at])
+    }
+
+    fn pass(&mut self, depth: u32) -> Result<(), JsonError> {
+        self.space();
+        match self.peek() {
+            Some(b'{') => self.pass_object(depth),
+            Some(b'[') => self.pass_array(depth),
+            Some(b'"') => self.string().map(drop),
+            Some(b'n') => self.word("null"),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            _ => self.number().map(drop),
+        }
+    }
+
+    fn pass_object(&mut self, depth: u32) -> Result<(), JsonError> {
+        let inner = depth.checked_sub(1).ok_or_else(|| self.error("values are nested too deeply"))?;
+        self.enter_object()?;
+        let mut first = true;
+        while self.member(first)?.is_some() {
+            first = false;
+            self.pass(inner)?;
+        }
+        Ok(())
+    }
+
+    fn pass_array(&mut self, depth: u32) -> Result<(), JsonError> {
+        let inner = depth.checked_sub(1).ok_or_else(|| self.error("values are nested too deeply"))?;
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.pass(inner)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.error("a comma or the end of an array is missing")),
+            }
+        }
+    }
+}
+
+/// True for a text that is one JSON value, whatever it holds.
+pub fn is_document(text: &str) -> bool {
+    let mut scanner = Scanner::new(text);
+    scanner.pass(DEPTH_MAX).and_then(|()| scanner.finish()).is_ok()
+}
+
+/// The first byte from `at` on that is a quote, a backslash or a control character, or the end. Eight bytes at a time: strings are most of
+/// what a document holds.
+#[inline]
+fn plain_end(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let zero = |w: u64| w.wrapping_sub(ONES) & !w & HIGHS;
+    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) {
+        let w = u64::from_le_bytes(*chunk);
+        let control = w.wrapping_sub(ONES * 0x20) & !w & HIGHS;
+        let found = zero(w ^ (ONES * 0x22)) | zero(w ^ (ONES * 0x5C)) | control;
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while bytes.get(at).is_some_and(|b| !matches!(b, b'"' | b'\\' | 0..0x20)) {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<Token<'_>, JsonError> {
+        let mut scanner = Scanner::new(text);
+        let token = scanner.value()?;
+        scanner.finish()?;
+        Ok(token)
+    }
+
+    fn string(text: &str) -> Option<String> {
+        match one(text) {
+            Ok(Token::String(s)) => s.text(&mut String::new()).map(str::to_owned),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn tokens_are_what_was_written() {
+        assert_eq!(one(" null "), Ok(Token::Null));
+        assert_eq!(one("true"), Ok(Token::Bool(true)));
+        for number in ["0", "-0", "12.50", "9007199254740993", "-1.5E+300", "1e5", "481516234299999900001"] {
+            assert_eq!(one(number), Ok(Token::Number(number)));
+        }
+        assert_eq!(one("{\"a\": [1, {}]}"), Ok(Token::Object("{\"a\": [1, {}]}")));
+        assert_eq!(one("[ ]"), Ok(Token::Array("[ ]")));
+    }
+
+    #[test]
+    fn the_grammar_is_strict() {
+        for text in [
+            "",
+            "nul",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "+1",
+            "1e",
+            "NaN",
+            "Infinity",
+            "'a'",
+            "\"a",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\t\"",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\":1 \"b\":2}",
+            "1 2",
+            "{}}",
+            "[",
+            "{",
+        ] {
+            assert!(one(text).is_err(), "{text}");
+            assert!(!is_document(text), "{text}");
+        }
+        let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(is_document(&deep(128)));
+        assert!(!is_document(&deep(129)));
+        assert!(!is_document(&"[".repeat(1_000_000)));
+    }
+
+    #[test]
+    fn strings_lose_their_escapes_and_nothing_else() {
+        assert_eq!(string(r#""plain ünï 日本 😀""#).as_deref(), Some("plain ünï 日本 😀"));
+        assert_eq!(string(r#""\"\\\/\b\f\n\r\t\u0041\u00e9\ud83d\ude00\u0000""#).as_deref(), Some("\"\\/\u{8}\u{c}\n\r\tAé😀\0"));
+        for lone in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83d\u0041""#, r#""\ud83dx""#] {
+            assert_eq!(string(lone), None, "{lone}");
+        }
+        for n in 0..40 {
+            let text = format!("\"{}\\n{}\"", "x".repeat(n), "é".repeat(n));
+            assert_eq!(string(&text), Some(format!("{}\n{}", "x".repeat(n), "é".repeat(n))));
+        }
+    }
+
+    #[test]
+    fn names_are_compared_without_their_escapes() {
+        let escaped = JsonStr { raw: r#"quoted \"col\""#, escaped: true };
+        assert!(escaped.is("quoted \"col\""));
+        assert!(!escaped.is("quoted col"));
+        assert!(JsonStr { raw: "id", escaped: false }.is("id"));
+    }
+
+    #[test]
+    fn members_come_one_by_one() {
+        let mut scanner = Scanner::new(" {\"a\": 1, \"b\" :null } ");
+        scanner.enter_object().expect("an object");
+        let mut names = Vec::new();
+        while let Some(name) = scanner.member(names.is_empty()).expect("members") {
+            names.push((name.raw, scanner.value().expect("a value")));
+        }
+        scanner.finish().expect("nothing else");
+        assert_eq!(names, [("a", Token::Number("1")), ("b", Token::Null)]);
+    }
+}
