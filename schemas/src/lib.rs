@@ -8,6 +8,7 @@ pub mod capture;
 pub mod change;
 pub mod civil;
 pub mod contract;
+pub mod debezium;
 pub mod decimal;
 pub mod json;
 pub mod key;

@@ -1,0 +1,238 @@
+//! The schema part of a record: Connect's schema as JSON, turned into fields once and then kept.
+//!
+//! A column's type is its semantic name with its parameters, never the primitive under it (case TMP-02); names that are not known are not
+//! guessed at, they stop the table unless the column is excluded or its type declared. Which primitive carries which semantic type is
+//! checked here too, so that reading a row needs to check tokens only.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::field::{DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
+use super::reject::{Code, Reject};
+use super::{Options, declared_type};
+use crate::types::LogicalType;
+
+/// Bits of a scale in a Postgres type modifier: negative scales appear as `2048 - n` (STACK.md).
+const POSTGRES_SCALE_MODULUS: i32 = 2048;
+/// The greatest scale that a Postgres column declares.
+const POSTGRES_SCALE_MAX: i32 = 1000;
+
+/// A Connect schema, as far as it matters.
+#[derive(Debug, Deserialize)]
+pub(super) struct Schema<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(default)]
+    optional: bool,
+    #[serde(borrow, default)]
+    field: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    fields: Option<Vec<Schema<'a>>>,
+    #[serde(borrow, default)]
+    parameters: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+impl<'a> Schema<'a> {
+    /// Reads the text of a schema part; `part` is `key` or `value`.
+    pub(super) fn parse(text: &'a str, part: &str) -> Result<Self, Reject> {
+        // The error of serde would quote the schema, which may hold a default value.
+        let reject = |e: serde_json::Error| {
+            Reject::new(Code::EnvelopeSchema, format!("the schema part of the {part} is not a Connect schema (at {})", e.column()))
+        };
+        serde_json::from_str(text).map_err(reject)
+    }
+
+    /// The fields of a struct.
+    pub(super) fn fields(&self) -> &[Self] {
+        self.fields.as_deref().unwrap_or_default()
+    }
+
+    /// The row type of an envelope, or `None` for the schema of something else.
+    pub(super) fn row(&self) -> Option<&Self> {
+        let member = |name: &str| self.fields().iter().find(|f| f.field.as_deref() == Some(name));
+        member("op")?;
+        member("after").or_else(|| member("before"))
+    }
+
+    /// The fields of a row or a key as they are read. Everything that cannot be read is named at once.
+    pub(super) fn compile(&self, options: &Options) -> Result<Vec<Field>, Reject> {
+        let mut fields = Vec::with_capacity(self.fields().len());
+        let (mut unsupported, mut conflicts) = (Vec::new(), Vec::new());
+        for schema in self.fields() {
+            let name = schema.field.as_deref().unwrap_or_default().to_owned();
+            if options.exclude.contains(&name) {
+                fields.push(Field::new(name, None, LogicalType::Text, true));
+                continue;
+            }
+            let natural = schema.natural();
+            let read = match (declared_type(options, &name), natural) {
+                (Some(declared), natural) => match schema.as_declared(declared, natural, options.decimal_strings) {
+                    Some(wire) => Some((wire, declared)),
+                    None => {
+                        conflicts.push(format!("{name:?} ({} as {declared})", schema.label()));
+                        None
+                    }
+                },
+                (None, Some(natural)) => Some(natural),
+                (None, None) => {
+                    unsupported.push(format!("{name:?} ({})", schema.label()));
+                    None
+                }
+            };
+            if let Some((wire, ty)) = read {
+                fields.push(Field::new(name, Some(wire), ty, schema.optional));
+            }
+        }
+        let table = &options.table;
+        if !unsupported.is_empty() {
+            let reason = format!("table {table:?} has columns of types that cannot be represented yet: {}", super::list(&unsupported));
+            return Err(Reject::new(Code::TypeUnsupported, reason));
+        }
+        if !conflicts.is_empty() {
+            let reason = format!("table {table:?} has columns that cannot be read as their declared types: {}", super::list(&conflicts));
+            return Err(Reject::new(Code::TypesConflict, reason));
+        }
+        Ok(fields)
+    }
+
+    /// What messages call the type.
+    fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.r#type)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.as_ref()?.get(name).map(Cow::as_ref)
+    }
+
+    /// The type in the source database, in upper case, where the connector propagates it.
+    fn source_type(&self) -> String {
+        self.parameter("__debezium.source.column.type").unwrap_or_default().to_ascii_uppercase()
+    }
+
+    /// How the column is read by its own schema, or `None` where no logical type represents it.
+    fn natural(&self) -> Option<(Wire, LogicalType)> {
+        let primitive = self.r#type.as_ref();
+        let Some(name) = self.name.as_deref() else { return self.primitive() };
+        let time = |per_second, digits| Some((Wire::Time { per_second }, LogicalType::Time { digits }));
+        let timestamp = |per_second, digits| Some((Wire::Timestamp { per_second }, LogicalType::Timestamp { digits }));
+        match (name, primitive) {
+            ("io.debezium.time.Date" | "org.apache.kafka.connect.data.Date", "int32") => Some((Wire::Days, LogicalType::Date)),
+            ("io.debezium.time.Time" | "org.apache.kafka.connect.data.Time", "int32") => time(MILLIS, 3),
+            ("io.debezium.time.MicroTime", "int64") => time(MICROS, 6),
+            ("io.debezium.time.NanoTime", "int64") => time(NANOS, 9),
+            ("io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp", "int64") => timestamp(MILLIS, 3),
+            ("io.debezium.time.MicroTimestamp", "int64") => timestamp(MICROS, 6),
+            ("io.debezium.time.NanoTimestamp", "int64") => timestamp(NANOS, 9),
+            ("io.debezium.time.ZonedTimestamp", "string") => Some((Wire::Iso, LogicalType::TimestampTz { digits: 6 })),
+            ("io.debezium.time.Year", "int32") => Some((Wire::Integer, LogicalType::Int32)),
+            ("org.apache.kafka.connect.data.Decimal", "bytes") => self.decimal(),
+            ("io.debezium.data.VariableScaleDecimal", "struct") => Some((Wire::VariableDecimal, LogicalType::Numeric)),
+            ("io.debezium.data.Json", "string") => Some((Wire::Json, LogicalType::Json)),
+            ("io.debezium.data.Uuid", "string") => Some((Wire::Uuid, LogicalType::Uuid)),
+            (
+                "io.debezium.data.Enum"
+                | "io.debezium.data.EnumSet"
+                | "io.debezium.data.Xml"
+                | "io.debezium.data.Ltree"
+                | "io.debezium.data.Tsvector",
+                "string",
+            ) => Some((Wire::Text, LogicalType::Text)),
+            _ => None,
+        }
+    }
+
+    fn primitive(&self) -> Option<(Wire, LogicalType)> {
+        let source_type = self.source_type();
+        let unsigned = source_type.contains("UNSIGNED");
+        let integer = |signed, unsigned_type| Some((Wire::Integer, if unsigned { unsigned_type } else { signed }));
+        match self.r#type.as_ref() {
+            "boolean" => Some((Wire::Bool, LogicalType::Bool)),
+            "int8" => integer(LogicalType::Int8, LogicalType::UInt8),
+            "int16" if source_type.starts_with("TINYINT") => integer(LogicalType::Int16, LogicalType::UInt8),
+            "int16" => integer(LogicalType::Int16, LogicalType::UInt16),
+            "int32" if source_type.starts_with("SMALLINT") => integer(LogicalType::Int32, LogicalType::UInt16),
+            "int32" => integer(LogicalType::Int32, LogicalType::UInt32),
+            "int64" if unsigned && (source_type.starts_with("BIGINT") || source_type.starts_with("INT8")) => {
+                Some((Wire::Wrapped, LogicalType::UInt64))
+            }
+            "int64" => integer(LogicalType::Int64, LogicalType::UInt32),
+            "float" | "float32" => Some((Wire::Float32, LogicalType::Float32)),
+            "double" | "float64" => Some((Wire::Float64, LogicalType::Float64)),
+            "string" if ["NUMERIC", "DECIMAL", "NUMBER"].iter().any(|t| source_type.starts_with(t)) => {
+                Some((Wire::DecimalText, LogicalType::Numeric))
+            }
+            "string" => Some((Wire::Text, LogicalType::Text)),
+            "bytes" => Some((Wire::Bytes, LogicalType::Bytes)),
+            _ => None,
+        }
+    }
+
+    /// A decimal of declared precision keeps it; one without (money) carries its scale in each value.
+    fn decimal(&self) -> Option<(Wire, LogicalType)> {
+        let scale: i32 = self.parameter("scale")?.parse().ok()?;
+        let wire = Wire::Decimal { scale };
+        let Some(precision) = self.parameter("connect.decimal.precision") else { return Some((wire, LogicalType::Numeric)) };
+        let precision: u32 = precision.parse().ok().filter(|p| (1..=crate::types::DECIMAL_PRECISION_MAX).contains(p))?;
+        // The values of numeric(5,-2) come at scale 2046, so the wire keeps that; the column is what the modifier meant.
+        let declared = if (POSTGRES_SCALE_MODULUS - POSTGRES_SCALE_MAX..POSTGRES_SCALE_MODULUS).contains(&scale) {
+            scale - POSTGRES_SCALE_MODULUS
+        } else {
+            scale
+        };
+        if declared.unsigned_abs() > crate::types::DECIMAL_PRECISION_MAX {
+            return None;
+        }
+        Some((wire, LogicalType::decimal(precision, declared)))
+    }
+
+    /// How the column is read as a type that the topology declares, or `None` where that would need a guess or lose something.
+    fn as_declared(&self, declared: LogicalType, natural: Option<(Wire, LogicalType)>, decimal_strings: DecimalStrings) -> Option<Wire> {
+        let any = Wire::Declared { decimal_strings };
+        let is_text = self.r#type == "string";
+        let is_decimal = matches!(declared, LogicalType::Decimal { .. } | LogicalType::Numeric);
+        let Some((wire, ty)) = natural else {
+            return match declared {
+                LogicalType::Text if is_text => Some(Wire::Text),
+                LogicalType::Json if matches!(self.r#type.as_ref(), "array" | "map" | "struct") => Some(any),
+                LogicalType::Bytes if self.r#type == "bytes" => Some(Wire::Bytes),
+                LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } if is_text => Some(Wire::Iso),
+                _ => None,
+            };
+        };
+        if ty == declared {
+            return Some(wire);
+        }
+        match (wire, declared) {
+            (Wire::Integer | Wire::Wrapped, LogicalType::UInt64) if self.r#type == "int64" => Some(Wire::Wrapped),
+            (
+                Wire::Integer,
+                LogicalType::Int8
+                | LogicalType::Int16
+                | LogicalType::Int32
+                | LogicalType::Int64
+                | LogicalType::UInt8
+                | LogicalType::UInt16
+                | LogicalType::UInt32
+                | LogicalType::UInt64,
+            ) => Some(Wire::Integer),
+            (Wire::Integer, LogicalType::Bool) => Some(any),
+            (Wire::Integer, _) if is_decimal => Some(Wire::DecimalText),
+            (Wire::Decimal { .. } | Wire::VariableDecimal | Wire::DecimalText, _) if is_decimal => Some(wire),
+            (Wire::Time { .. }, LogicalType::Time { .. }) | (Wire::Timestamp { .. }, LogicalType::Timestamp { .. }) => Some(wire),
+            (Wire::Iso, LogicalType::TimestampTz { .. }) => Some(wire),
+            (Wire::Text, _) if is_decimal && decimal_strings == DecimalStrings::Numbers => Some(Wire::DecimalText),
+            (Wire::Text, LogicalType::Json) => Some(Wire::Json),
+            (Wire::Text, LogicalType::Uuid) => Some(Wire::Uuid),
+            (Wire::Text, LogicalType::Bytes) => Some(Wire::Bytes),
+            (Wire::Text, LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }) => {
+                Some(Wire::Iso)
+            }
+            (_, LogicalType::Text) if is_text => Some(Wire::Text),
+            _ => None,
+        }
+    }
+}

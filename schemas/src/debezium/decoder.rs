@@ -1,0 +1,498 @@
+//! The decoder of a table: which shape a record has, what its key is, and the change that comes of it.
+//!
+//! Shapes are kept (`Recent`) so that the steady state neither parses schemas nor allocates; nothing else is kept from record to record, and
+//! what a record decodes to never depends on what was kept. Buffers hold one record's rows and keys; a [`Decoded`] borrows them.
+
+use std::sync::Arc;
+
+use super::connect::Schema;
+use super::document::{Opened, Seen, close, open};
+use super::envelope::{Envelope, Kind};
+use super::field::{Field, Placeholder, Unpacked, Wire};
+use super::plan::{self, Fit, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
+use super::reject::{Code, Reject};
+use super::{Changes, Decoded, Ignored, Keyed, Options, Record, declared_type, list};
+use crate::change::{Change, Op, SourceBlock};
+use crate::json::{JsonStr, Scanner, Token};
+use crate::sequence::Sequence;
+use crate::table::ColumnSet;
+use crate::types::LogicalType;
+
+/// A key document: its members, and the shape that says what they mean.
+struct KeyDocument<'a> {
+    shape: Arc<KeyShape>,
+    tokens: KeyTokens<'a>,
+}
+
+/// What the schema part of a value describes.
+#[derive(Clone, Debug)]
+enum ValueSchema {
+    /// The rows of an envelope, with a number that tells schemas apart.
+    Rows { id: u32, fields: Result<Arc<Vec<Field>>, Reject> },
+    /// Something else, such as a heartbeat.
+    Other,
+}
+
+type KeySchema = Result<Arc<KeyShape>, Reject>;
+type Planned = Result<Arc<Plan>, Reject>;
+
+/// Turns the records of one source topic into the changes of one table.
+#[derive(Debug)]
+pub struct Decoder {
+    /// Timeline of the source, the first part of every sequence; the caller raises it (ARCHITECTURE.md, Repeats, zombies and order).
+    pub epoch: u32,
+    options: Options,
+    writer: Writer,
+    next_id: u32,
+    key_schemas: Recent<Seen<KeySchema>>,
+    value_schemas: Recent<Seen<ValueSchema>>,
+    /// Keys without a schema part.
+    bare_keys: Recent<(Vec<String>, KeySchema)>,
+    /// Plans of rows with a schema part: its number, the key's number.
+    plans: Recent<(u32, u32, Planned)>,
+    /// Plans of rows without: names of the row's members, the key's number.
+    bare_plans: Recent<(Vec<String>, u32, Planned)>,
+    /// Plans of records that say nothing but a key: the key's number.
+    key_plans: Recent<(u32, Planned)>,
+    current: Option<Arc<Plan>>,
+    sequence: Sequence,
+    key: Key,
+    former_key: Key,
+    after: Row,
+    before: Row,
+    texts: [String; 5],
+}
+
+impl Decoder {
+    /// A decoder that has seen nothing yet, in epoch 0.
+    pub fn new(options: Options) -> Self {
+        let writer = Writer { placeholder: Placeholder::new(&options.placeholder), unpacked: Unpacked::default() };
+        Self {
+            epoch: 0,
+            options,
+            writer,
+            next_id: 1,
+            key_schemas: Recent::default(),
+            value_schemas: Recent::default(),
+            bare_keys: Recent::default(),
+            plans: Recent::default(),
+            bare_plans: Recent::default(),
+            key_plans: Recent::default(),
+            current: None,
+            sequence: Sequence::default(),
+            key: Key::default(),
+            former_key: Key::default(),
+            after: Row::default(),
+            before: Row::default(),
+            texts: Default::default(),
+        }
+    }
+
+    /// What was said of the table.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Decodes one record.
+    pub fn decode<'d>(&'d mut self, record: Record<'d>) -> Result<Decoded<'d>, Reject> {
+        self.after.trim();
+        self.before.trim();
+        self.writer.trim();
+        // A key is judged only where a row needs it: heartbeats and the like have keys of their own.
+        let key = self.open_key(record.key);
+        let Some(value) = record.value else { return self.tombstone(key) };
+        let mut opened = self.open_value(value)?;
+        self.current = self.guess(opened.schema.as_ref(), &key);
+        let mut is_written = false;
+        let envelope = Envelope::parse(&mut opened.scanner, |scanner| {
+            let Some(plan) = &self.current else { return false };
+            is_written = matches!(self.after.write(plan, scanner, &mut self.writer), Ok(Fit::Written));
+            is_written
+        })?;
+        close(&mut opened, "value")?;
+        if !is_written {
+            self.current = None;
+        }
+        let Some(envelope) = envelope else { return self.tombstone(key) };
+        match envelope.kind(&self.options.table)? {
+            Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
+            Kind::Row(op) => self.row(op, &envelope, opened.schema, key?, record.offset),
+        }
+    }
+
+    /// The plan of the last row of a record like this one: a guess, which saves passing over the row before it is written.
+    fn guess(&self, schema: Option<&ValueSchema>, key: &Result<Option<KeyDocument<'_>>, Reject>) -> Option<Arc<Plan>> {
+        let key_id = match key {
+            Ok(Some(document)) if self.options.primary_key.is_none() => document.shape.id,
+            Ok(_) => 0,
+            Err(_) => return None,
+        };
+        let plan = match schema {
+            Some(ValueSchema::Rows { id, .. }) => self.plans.first().filter(|(row, key, _)| row == id && *key == key_id).map(|(_, _, plan)| plan),
+            Some(ValueSchema::Other) => None,
+            None => self.bare_plans.first().filter(|(_, key, _)| *key == key_id).map(|(_, _, plan)| plan),
+        };
+        plan?.as_ref().ok().map(Arc::clone)
+    }
+
+    /// A change of a row.
+    fn row<'d>(
+        &'d mut self,
+        op: Op,
+        envelope: &Envelope<'d>,
+        schema: Option<ValueSchema>,
+        key: Option<KeyDocument<'d>>,
+        offset: i64,
+    ) -> Result<Decoded<'d>, Reject> {
+        let (sequence, snapshot) = envelope.source.sequence(&self.options, self.epoch, offset, op == Op::Read)?;
+        let is_delete = op == Op::Delete;
+        let text = if is_delete { envelope.before } else { envelope.after };
+        if text.is_none() && !is_delete {
+            let reason = format!("a change `{}` of table {:?} has no row behind it", op.letter(), self.options.table);
+            return Err(Reject::new(Code::EnvelopeRowMissing, reason));
+        }
+        if key.is_none() && self.options.primary_key.is_none() {
+            return Err(self.no_key());
+        }
+        let plan = self.plan(schema, text, is_delete, key.as_ref())?;
+        let mut moved = false;
+        if is_delete {
+            self.key_of_delete(&plan, text, key.as_ref())?;
+        } else {
+            self.key_of_row(&plan, key.as_ref())?;
+        }
+        let before = if op == Op::Update { envelope.before } else { None };
+        let mut has_before = false;
+        if let Some(before) = before {
+            (has_before, moved) = self.read_before(&plan, before)?;
+        }
+        self.current = Some(plan);
+        self.sequence = sequence;
+        let source = &envelope.source;
+        let named = [source.connector, source.database, source.schema, source.table, envelope.transaction];
+        for (scratch, text) in self.texts.iter_mut().zip(named) {
+            if let Some(text) = text.filter(|t| t.escaped) {
+                scratch.clear();
+                if !text.unescape(scratch) {
+                    scratch.clear();
+                }
+            }
+        }
+        let this: &'d Self = self;
+        let text = |i: usize| -> Option<&'d str> {
+            let text: JsonStr<'d> = named[i]?;
+            Some(if text.escaped { this.texts[i].as_str() } else { text.raw })
+        };
+        let block = SourceBlock {
+            connector: text(0).unwrap_or_default(),
+            database: text(1).unwrap_or_default(),
+            schema: text(2).unwrap_or_default(),
+            table: text(3).unwrap_or_default(),
+            transaction: source.transaction.or_else(|| text(4)),
+            transaction_order: envelope.transaction_order,
+        };
+        let change = Change {
+            op,
+            sequence: Some(this.sequence.as_bytes()),
+            event_time: source.event_time(),
+            source: block,
+            snapshot,
+            unauthored: if is_delete { ColumnSet::new() } else { this.after.unauthored.clone() },
+            key: Some(&this.key.plain),
+            before: has_before.then_some(this.before.bytes.as_slice()),
+            after: (!is_delete).then_some(this.after.bytes.as_slice()),
+        };
+        let former_key = moved.then_some((this.former_key.canonical.as_slice(), this.former_key.plain.as_slice()));
+        this.changes(former_key, Keyed { key: &this.key.canonical, change })
+    }
+
+    /// A null value: deletes what its key names, and ranks behind the record of that key before it (law 4).
+    fn tombstone<'d>(&'d mut self, key: Result<Option<KeyDocument<'d>>, Reject>) -> Result<Decoded<'d>, Reject> {
+        let Some(document) = key? else { return Ok(Decoded::Ignored(Ignored::Empty)) };
+        let plan = self.key_plan(&document)?;
+        self.key_of_record(&plan, &document)?;
+        self.current = Some(plan);
+        let this: &'d Self = self;
+        let change = Change {
+            op: Op::Delete,
+            sequence: None,
+            event_time: None,
+            source: SourceBlock::default(),
+            snapshot: None,
+            unauthored: ColumnSet::new(),
+            key: Some(&this.key.plain),
+            before: None,
+            after: None,
+        };
+        this.changes(None, Keyed { key: &this.key.canonical, change })
+    }
+
+    fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>) -> Result<Decoded<'d>, Reject> {
+        let plan = self.current.as_ref().expect("set by the caller, which has made the change with it");
+        Ok(Decoded::Changes(Changes { change, former_key, schema: &plan.schema, fingerprint: plan.fingerprint }))
+    }
+
+    fn no_key(&self) -> Reject {
+        let reason = format!("a record of table {:?} has no key, and no `primary_key` is given", self.options.table);
+        Reject::new(Code::NullKey, reason)
+    }
+
+    fn key_lacks(&self, column: &str) -> Reject {
+        let reason = format!("the record key lacks column {column:?} of the key of table {:?}", self.options.table);
+        Reject::new(Code::KeyMissing, reason)
+    }
+
+    /// Whether `before` can be kept, and whether it says that the key changed; that key is left in `former_key` then.
+    fn read_before(&mut self, plan: &Plan, text: &str) -> Result<(bool, bool), Reject> {
+        let overridden = self.options.primary_key.is_some();
+        match self.before.write(plan, &mut Scanner::new(text), &mut self.writer) {
+            Ok(Fit::Written) => {}
+            // Only the key is owed to anybody; an image that cannot be read is no image.
+            Ok(Fit::OtherMembers) | Err(_) if !overridden => return Ok((false, false)),
+            Ok(Fit::OtherMembers) => self.before.write_gathered(plan, text, &mut self.writer)?,
+            Err(reject) => return Err(reject),
+        }
+        let has_before = self.before.unauthored.is_empty();
+        if self.before.has_plain_key(&self.key) {
+            return Ok((has_before, false));
+        }
+        match self.before.key(plan, &mut self.former_key) {
+            Ok(()) => Ok((has_before, self.former_key.canonical != self.key.canonical)),
+            Err(reject) if overridden => Err(reject),
+            Err(_) => Ok((false, false)),
+        }
+    }
+
+    /// The key of a row that has been written to `after`: that of the record, which must be the row's own, or the columns that the options
+    /// name. Under fast DDL a record key may be newer than its row (STACK.md), and which of them is right cannot be told.
+    fn key_of_row(&mut self, plan: &Plan, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
+        if self.options.primary_key.is_some() {
+            return self.after.key(plan, &mut self.key);
+        }
+        let Some(document) = document else { return Err(self.no_key()) };
+        self.key_of_record(plan, document)?;
+        if self.after.has_plain_key(&self.key) {
+            return Ok(());
+        }
+        self.after.key(plan, &mut self.former_key)?;
+        if self.former_key.canonical == self.key.canonical {
+            return Ok(());
+        }
+        let reason = format!("the record key is not the key of its row in table {:?}", self.options.table);
+        Err(Reject::new(Code::KeyMismatch, reason))
+    }
+
+    fn key_of_record(&mut self, plan: &Plan, document: &KeyDocument<'_>) -> Result<(), Reject> {
+        self.key.clear();
+        let KeyDocument { shape, tokens } = document;
+        for position in 0..plan.schema.key().len() {
+            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let member = match self.options.primary_key {
+                None => shape.order.get(position).copied(),
+                Some(_) => shape.member(name),
+            };
+            let Some(member) = member else { return Err(self.key_lacks(name)) };
+            self.key.push_member(plan, position, &shape.fields[member], tokens[member], &mut self.writer)?;
+        }
+        Ok(())
+    }
+
+    /// The key of a delete: the record key's, and from `before` only what the record key lacks.
+    fn key_of_delete(&mut self, plan: &Plan, before: Option<&str>, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
+        if self.options.primary_key.is_none() {
+            let Some(document) = document else { return Err(self.no_key()) };
+            return self.key_of_record(plan, document);
+        }
+        self.key.clear();
+        let mut is_read = false;
+        for position in 0..plan.schema.key().len() {
+            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let member = document.and_then(|d| Some((d, d.shape.member(name)?)));
+            if let Some((document, member)) = member {
+                self.key.push_member(plan, position, &document.shape.fields[member], document.tokens[member], &mut self.writer)?;
+                continue;
+            }
+            let Some(text) = before else {
+                let reason = format!("a delete carries no key column {name:?} of table {:?}", self.options.table);
+                return Err(Reject::new(Code::KeyMissing, reason));
+            };
+            if !is_read {
+                is_read = true;
+                if self.before.write(plan, &mut Scanner::new(text), &mut self.writer)? == Fit::OtherMembers {
+                    self.before.write_gathered(plan, text, &mut self.writer)?;
+                }
+            }
+            self.before.append_key(plan, position, &mut self.key)?;
+        }
+        Ok(())
+    }
+
+    /// The plan of a record's rows. Unless it deletes, its row has been written to `after` with it, perhaps on the way already: then `current`
+    /// is the plan that it was written with.
+    fn plan(&mut self, schema: Option<ValueSchema>, text: Option<&str>, is_delete: bool, key: Option<&KeyDocument<'_>>) -> Planned {
+        // With a key of the options' own choosing, the record key's shape does not matter to the plan.
+        let shape = key.map(|k| &k.shape).filter(|_| self.options.primary_key.is_none());
+        let key_id = shape.map_or(0, |s| s.id);
+        match schema {
+            Some(ValueSchema::Rows { id, fields }) => {
+                let plan = match self.plans.find(|(row, key, _)| *row == id && *key == key_id) {
+                    Some((_, _, plan)) => plan.clone()?,
+                    None => {
+                        let plan = fields.and_then(|fields| self.new_plan(fields.to_vec(), shape));
+                        self.plans.put((id, key_id, plan)).2.clone()?
+                    }
+                };
+                let is_written = self.current.as_ref().is_some_and(|written| Arc::ptr_eq(written, &plan));
+                if let (Some(text), false, false) = (text, is_delete, is_written)
+                    && self.after.write(&plan, &mut Scanner::new(text), &mut self.writer)? == Fit::OtherMembers
+                {
+                    self.after.write_gathered(&plan, text, &mut self.writer)?;
+                }
+                Ok(plan)
+            }
+            Some(ValueSchema::Other) => Err(Reject::new(Code::EnvelopeSchema, "the schema part describes no change event")),
+            None => match (text, key) {
+                (Some(text), _) => self.bare_plan(text, is_delete, key_id, shape),
+                (None, Some(key)) => self.key_plan(key),
+                (None, None) => Err(self.no_key()),
+            },
+        }
+    }
+
+    /// The plan of a row without a schema part: the columns are the members that it has.
+    fn bare_plan(&mut self, text: &str, is_delete: bool, key_id: u32, shape: Option<&Arc<KeyShape>>) -> Planned {
+        if let Some(written) = self.current.take().filter(|_| !is_delete) {
+            return Ok(written);
+        }
+        if let Some((_, key, Ok(plan))) = self.bare_plans.first()
+            && *key == key_id
+            && is_delete
+            && plan::has_members(&plan.fields, text)
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let names = plan::names(text, "row")?;
+        if names.is_empty() {
+            return Err(Reject::new(Code::EnvelopeRowMissing, format!("a row of table {:?} has no members", self.options.table)));
+        }
+        let plan = match self.bare_plans.find(|(n, key, _)| *key == key_id && *n == names) {
+            Some((_, _, plan)) => plan.clone()?,
+            None => {
+                let plan = self.declared_fields(&names).and_then(|fields| self.new_plan(fields, shape));
+                self.bare_plans.put((names, key_id, plan)).2.clone()?
+            }
+        };
+        if !is_delete && self.after.write(&plan, &mut Scanner::new(text), &mut self.writer)? == Fit::OtherMembers {
+            return Err(Reject::new(Code::EnvelopeInvalid, "a row does not have the members that were read from it"));
+        }
+        Ok(plan)
+    }
+
+    /// The plan of a record that says nothing but a key: the key columns are all that it knows.
+    fn key_plan(&mut self, document: &KeyDocument<'_>) -> Planned {
+        let shape = &document.shape;
+        if let Some((_, plan)) = self.key_plans.find(|(id, _)| *id == shape.id) {
+            return plan.clone();
+        }
+        let names = self.options.primary_key.as_ref().unwrap_or(&shape.names);
+        let field = |name: &String| shape.member(name).map(|i| shape.fields[i].clone()).ok_or_else(|| self.key_lacks(name));
+        let plan = names.iter().map(field).collect::<Result<_, _>>().and_then(|fields| self.new_plan(fields, Some(shape)));
+        self.key_plans.put((shape.id, plan)).1.clone()
+    }
+
+    fn new_plan(&self, fields: Vec<Field>, shape: Option<&Arc<KeyShape>>) -> Planned {
+        let key = match (&self.options.primary_key, shape) {
+            (Some(names), _) => names,
+            (None, Some(shape)) => &shape.names,
+            (None, None) => return Err(self.no_key()),
+        };
+        Plan::new(&self.options.table, fields, key).map(Arc::new)
+    }
+
+    /// The fields of a row or key that has no schema part; every column that is not declared is named.
+    fn declared_fields(&self, names: &[String]) -> Result<Vec<Field>, Reject> {
+        let any = Wire::Declared { decimal_strings: self.options.decimal_strings };
+        let mut missing = Vec::new();
+        let mut fields = Vec::with_capacity(names.len());
+        for name in names {
+            if self.options.exclude.contains(name) {
+                fields.push(Field::new(name.clone(), None, LogicalType::Text, true));
+            } else if let Some(ty) = declared_type(&self.options, name) {
+                fields.push(Field::new(name.clone(), Some(any), ty, true));
+            } else {
+                missing.push(format!("{name:?}"));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(fields);
+        }
+        let reason = format!(
+            "records of table {:?} have no schema part, and no type is declared for {}; declare them, or let the converter send schemas",
+            self.options.table,
+            list(&missing)
+        );
+        Err(Reject::new(Code::TypesMissing, reason))
+    }
+
+    /// Reads a record key; `None` where there is none.
+    fn open_key<'a>(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<KeyDocument<'a>>, Reject> {
+        let Some(bytes) = bytes else { return Ok(None) };
+        let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
+            let fields = Schema::parse(text, "key")?.compile(&self.options);
+            self.next_id += 1;
+            Ok(fields.map(|fields| {
+                let order = (0..fields.len()).collect();
+                Arc::new(KeyShape::new(self.next_id, fields, order))
+            }))
+        })?;
+        let token = opened.scanner.value().map_err(|e| Reject::json("key", e))?;
+        close(&mut opened, "key")?;
+        let text = match token {
+            Token::Null => return Ok(None),
+            Token::Object(text) => text,
+            _ => return Err(Reject::new(Code::KeyMissing, "the record key is not an object of key columns")),
+        };
+        let shape = match opened.schema {
+            Some(shape) => shape?,
+            None => return self.open_bare_key(text).map(Some),
+        };
+        let tokens = plan::gather(&shape.fields, text, "key")?;
+        Ok(Some(KeyDocument { shape, tokens }))
+    }
+
+    /// Reads a key without a schema part. Its columns are ordered as they were declared, however they stand in the record (case KEY-03).
+    fn open_bare_key<'a>(&mut self, text: &'a str) -> Result<KeyDocument<'a>, Reject> {
+        if let Some((_, Ok(shape))) = self.bare_keys.first()
+            && let Ok(tokens) = plan::gather(&shape.fields, text, "key")
+            && tokens.iter().all(Option::is_some)
+        {
+            return Ok(KeyDocument { shape: Arc::clone(shape), tokens });
+        }
+        let names = plan::names(text, "key")?;
+        let shape = match self.bare_keys.find(|(n, _)| *n == names) {
+            Some((_, shape)) => shape.clone()?,
+            None => {
+                self.next_id += 1;
+                let id = self.next_id;
+                let shape = self.declared_fields(&names).map(|fields| {
+                    let declared = |i: &usize| self.options.types.iter().position(|(name, _)| *name == fields[*i].name);
+                    let mut order: Vec<usize> = (0..fields.len()).collect();
+                    order.sort_by_key(declared);
+                    Arc::new(KeyShape::new(id, fields, order))
+                });
+                self.bare_keys.put((names, shape)).1.clone()?
+            }
+        };
+        let tokens = plan::gather(&shape.fields, text, "key")?;
+        Ok(KeyDocument { shape, tokens })
+    }
+
+    fn open_value<'a>(&mut self, bytes: &'a [u8]) -> Result<Opened<'a, ValueSchema>, Reject> {
+        open(bytes, "value", &mut self.value_schemas, |text| {
+            let schema = Schema::parse(text, "value")?;
+            let Some(row) = schema.row() else { return Ok(ValueSchema::Other) };
+            self.next_id += 1;
+            Ok(ValueSchema::Rows { id: self.next_id, fields: row.compile(&self.options).map(Arc::new) })
+        })
+    }
+}

@@ -1,0 +1,225 @@
+//! A payload taken apart: which record of a connector it is, and where its rows lie.
+//!
+//! One pass over the payload. The row after a change is nearly always of the shape of the last one, so it is written on the way; any other
+//! row is passed over (and checked), since what it means is known only with the operation, which stands behind it. Records that a connector sends beside changes are recognised by their shape, wherever they turn up (cases TXN-01, CTL-02).
+
+use super::Ignored;
+use super::members::Members;
+use super::reject::{Code, Reject};
+use super::source::Source;
+use crate::change::Op;
+use crate::json::{JsonStr, Scanner, Token};
+
+/// The members of a payload that matter, borrowed.
+#[derive(Debug, Default)]
+pub(super) struct Envelope<'a> {
+    op: Option<JsonStr<'a>>,
+    /// The object, or `None` for null.
+    pub(super) before: Option<&'a str>,
+    /// The object, or `None` for null.
+    pub(super) after: Option<&'a str>,
+    pub(super) source: Source<'a>,
+    pub(super) transaction: Option<JsonStr<'a>>,
+    pub(super) transaction_order: Option<i64>,
+    members: usize,
+    seen: u8,
+    is_transaction: bool,
+    is_schema_change: bool,
+    is_timed: bool,
+}
+
+/// The members of a payload.
+#[derive(Clone, Copy)]
+enum Member {
+    Before,
+    After,
+    Source,
+    Transaction,
+    Op,
+    Time,
+    Status,
+    SchemaChange,
+    Other,
+}
+
+/// In the order of change events, then what other records have.
+const MEMBERS: &[(&str, Member)] = &[
+    ("\"before\":", Member::Before),
+    ("\"after\":", Member::After),
+    ("\"source\":", Member::Source),
+    ("\"transaction\":", Member::Transaction),
+    ("\"op\":", Member::Op),
+    ("\"ts_ms\":", Member::Time),
+    ("\"ts_us\":", Member::Other),
+    ("\"ts_ns\":", Member::Other),
+    ("\"status\":", Member::Status),
+    ("\"ddl\":", Member::SchemaChange),
+    ("\"tableChanges\":", Member::SchemaChange),
+    ("\"historyRecord\":", Member::SchemaChange),
+];
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Row(Op),
+    Ignored(Ignored),
+}
+
+impl<'a> Envelope<'a> {
+    /// Takes the payload that stands next; `None` for null. `after` may take the row behind `after` on the way, where it knows it.
+    pub(super) fn parse(scanner: &mut Scanner<'a>, mut after: impl FnMut(&mut Scanner<'a>) -> bool) -> Result<Option<Self>, Reject> {
+        if scanner.null() {
+            return Ok(None);
+        }
+        let json = |e| Reject::json("value", e);
+        let mut envelope = Self::default();
+        let mut ahead = *scanner;
+        if ahead.enter_object().is_err() {
+            scanner.value().map_err(json)?;
+            return Err(Reject::new(Code::EnvelopeInvalid, "the payload is not an object"));
+        }
+        *scanner = ahead;
+        let mut members = Members::new(MEMBERS);
+        while let Some(member) = members.take(scanner).map_err(json)? {
+            envelope.members += 1;
+            match member {
+                Some(Member::Source) => {
+                    envelope.once(1, "source")?;
+                    if !scanner.null() {
+                        envelope.source = Source::parse(scanner).map_err(json)?;
+                    }
+                }
+                Some(Member::Before) => {
+                    envelope.once(2, "before")?;
+                    envelope.before = row(scanner.value().map_err(json)?)?;
+                }
+                Some(Member::After) => {
+                    envelope.once(4, "after")?;
+                    if scanner.null() {
+                        continue;
+                    }
+                    let mut ahead = *scanner;
+                    if after(&mut ahead) {
+                        envelope.after = Some(scanner.up_to(&ahead));
+                        *scanner = ahead;
+                    } else {
+                        envelope.after = row(scanner.value().map_err(json)?)?;
+                    }
+                }
+                Some(Member::Op) => {
+                    envelope.once(8, "op")?;
+                    envelope.op = if let Token::String(op) = scanner.value().map_err(json)? { Some(op) } else { None };
+                }
+                Some(Member::Transaction) => {
+                    if let Token::Object(text) = scanner.value().map_err(json)? {
+                        envelope.read_transaction(text);
+                    }
+                }
+                other => {
+                    let token = scanner.value().map_err(json)?;
+                    match other {
+                        Some(Member::Status) => envelope.is_transaction |= matches!(token, Token::String(_)),
+                        Some(Member::SchemaChange) => envelope.is_schema_change = true,
+                        Some(Member::Time) => envelope.is_timed = true,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(Some(envelope))
+    }
+
+    fn once(&mut self, bit: u8, name: &str) -> Result<(), Reject> {
+        if self.seen & bit != 0 {
+            return Err(Reject::new(Code::JsonDuplicateKey, format!("the payload has `{name}` twice")));
+        }
+        self.seen |= bit;
+        Ok(())
+    }
+
+    fn read_transaction(&mut self, text: &'a str) {
+        let mut scanner = Scanner::new(text);
+        let mut first = true;
+        // The text has been checked, so the loop ends at the object's end.
+        if scanner.enter_object().is_err() {
+            return;
+        }
+        while let Ok(Some(name)) = scanner.member(first) {
+            first = false;
+            match (name.raw, scanner.value()) {
+                ("id", Ok(Token::String(id))) => self.transaction = Some(id),
+                ("total_order", Ok(Token::Number(raw) | Token::String(JsonStr { raw, .. }))) => self.transaction_order = raw.parse().ok(),
+                (_, Err(_)) => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// What the payload is, by its operation, else by its shape.
+    pub(super) fn kind(&self, table: &str) -> Result<Kind, Reject> {
+        match self.op.map(|op| op.raw) {
+            Some("c") => Ok(Kind::Row(Op::Create)),
+            Some("u") => Ok(Kind::Row(Op::Update)),
+            Some("d") => Ok(Kind::Row(Op::Delete)),
+            Some("r") => Ok(Kind::Row(Op::Read)),
+            Some("t") => {
+                Err(Reject::new(Code::TruncateUnsupported, format!("table {table:?} was truncated in the source, which cannot be landed yet")))
+            }
+            Some("m") => Ok(Kind::Ignored(Ignored::Message)),
+            Some(_) => Err(Reject::new(Code::EnvelopeUnknownOp, "the operation is none of c, u, d, r, t, m")),
+            None if self.seen & 8 != 0 => Err(Reject::new(Code::EnvelopeUnknownOp, "the operation is not a string")),
+            None if self.is_transaction => Ok(Kind::Ignored(Ignored::Transaction)),
+            None if self.is_schema_change => Ok(Kind::Ignored(Ignored::SchemaChange)),
+            None if self.is_timed && self.members == 1 => Ok(Kind::Ignored(Ignored::Heartbeat)),
+            None => Err(Reject::new(Code::EnvelopeInvalid, "the value is no change event: it has no operation (is it flattened?)")),
+        }
+    }
+}
+
+fn row(token: Token<'_>) -> Result<Option<&str>, Reject> {
+    match token {
+        Token::Null => Ok(None),
+        Token::Object(text) => Ok(Some(text)),
+        _ => Err(Reject::new(Code::EnvelopeInvalid, "a row is not an object")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Result<Kind, Code> {
+        let envelope = Envelope::parse(&mut Scanner::new(text), |_| false).map_err(|r| r.code)?.expect("not null");
+        envelope.kind("t").map_err(|r| r.code)
+    }
+
+    #[test]
+    fn records_beside_changes_are_known_by_their_shape() {
+        let ignored = |i| Ok(Kind::Ignored(i));
+        assert_eq!(kind(r#"{"ts_ms":1700000000000}"#), ignored(Ignored::Heartbeat));
+        assert_eq!(kind(r#"{"status":"BEGIN","id":"812:1","ts_ms":1,"event_count":null,"data_collections":null}"#), ignored(Ignored::Transaction));
+        assert_eq!(kind(r#"{"source":{},"ts_ms":1,"databaseName":"d","ddl":"x","tableChanges":[]}"#), ignored(Ignored::SchemaChange));
+        assert_eq!(kind(r#"{"op":"m","ts_ms":1,"source":{"lsn":1},"message":{"prefix":"foo","content":"aGVsbG8="}}"#), ignored(Ignored::Message));
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused_by_name() {
+        assert_eq!(kind(r#"{"id":1,"v":"a"}"#), Err(Code::EnvelopeInvalid));
+        assert_eq!(kind("[1]"), Err(Code::EnvelopeInvalid));
+        assert_eq!(kind("hello"), Err(Code::JsonInvalid));
+        assert_eq!(kind(r#"{"op":"x"}"#), Err(Code::EnvelopeUnknownOp));
+        assert_eq!(kind(r#"{"op":null}"#), Err(Code::EnvelopeUnknownOp));
+        assert_eq!(kind(r#"{"op":"c","op":"d"}"#), Err(Code::JsonDuplicateKey));
+        assert_eq!(kind(r#"{"op":"c","after":"{\"_id\":1}"}"#), Err(Code::EnvelopeInvalid));
+        assert_eq!(kind(r#"{"op":"t","source":{"lsn":2,"table":"t"}}"#), Err(Code::TruncateUnsupported));
+    }
+
+    #[test]
+    fn case_txn_02_orders_may_be_strings() {
+        for order in ["\"3\"", "3"] {
+            let text = format!(r#"{{"op":"c","transaction":{{"id":"812:9","total_order":{order},"data_collection_order":"1"}}}}"#);
+            let envelope = Envelope::parse(&mut Scanner::new(&text), |_| false).expect("valid").expect("not null");
+            assert_eq!((envelope.transaction.map(|t| t.raw), envelope.transaction_order), (Some("812:9"), Some(3)));
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! One member of a row: how its JSON stands for a value, and the value itself.
+//!
+//! What a number or a string means follows from the column's semantic type alone, which the plan has worked out once; the size of a number or
+//! the look of a string decides nothing (cases TMP-02, DEC-16). Reading borrows from the document, or from scratch buffers that are reused
+//! from row to row. A value that its column cannot hold is a [`Fault`], never a near miss.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::reject::Fault;
+use super::temporal;
+use crate::decimal::{self, Decimal};
+use crate::json::{self, JsonStr, Scanner, Token};
+use crate::types::{DECIMAL_PRECISION_MAX, LogicalType};
+use crate::value::{self, Value};
+
+/// Millis to the second.
+pub(super) const MILLIS: i64 = 1_000;
+/// Micros to the second.
+pub(super) const MICROS: i64 = 1_000_000;
+/// Nanos to the second.
+pub(super) const NANOS: i64 = 1_000_000_000;
+
+/// Bytes of an integer of [`DECIMAL_PRECISION_MAX`] digits: a digit is less than 3.33 bits.
+const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
+
+/// How a column's values are written in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    Bool,
+    Integer,
+    /// A signed 64-bit number that holds an unsigned one (case DEC-03).
+    Wrapped,
+    Float32,
+    Float64,
+    /// Base64 of the unscaled integer, at the schema's scale (case DEC-01).
+    Decimal {
+        scale: i32,
+    },
+    /// A struct of scale and unscaled integer (case DEC-02).
+    VariableDecimal,
+    /// A number as text.
+    DecimalText,
+    Text,
+    Json,
+    Bytes,
+    Uuid,
+    /// Days since 1970-01-01.
+    Days,
+    /// Units since midnight.
+    Time {
+        per_second: i64,
+    },
+    /// Units since 1970-01-01T00:00:00.
+    Timestamp {
+        per_second: i64,
+    },
+    /// ISO 8601 text of a date, a time or a timestamp, as the type says.
+    Iso,
+    /// No schema part: whatever a connector may write for the declared type.
+    Declared {
+        decimal_strings: DecimalStrings,
+    },
+}
+
+/// What a string stands for in a column that is declared as a decimal, where no schema part says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DecimalStrings {
+    /// The number as text (`decimal.handling.mode=string`, or a converter with `decimal.format=NUMERIC`).
+    #[default]
+    Numbers,
+    /// Base64 of the unscaled integer at the declared scale, which is Debezium's own default.
+    Base64,
+}
+
+/// A member of a row or of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    /// Its name.
+    pub(super) name: String,
+    /// Its name as JSON writes it, with quotes and colon, to compare without unescaping.
+    pub(super) quoted: String,
+    /// `None` for a column that is excluded.
+    pub(super) wire: Option<Wire>,
+    /// The column's type.
+    pub(super) ty: LogicalType,
+    /// What the source says.
+    pub(super) nullable: bool,
+}
+
+impl Field {
+    pub(super) fn new(name: String, wire: Option<Wire>, ty: LogicalType, nullable: bool) -> Self {
+        let quoted = format!("{}:", serde_json::Value::from(name.as_str()));
+        Self { name, quoted, wire, ty, nullable }
+    }
+
+    pub(super) fn is_named(&self, name: &JsonStr<'_>) -> bool {
+        name.is(&self.name)
+    }
+}
+
+/// The marker of a value that the source did not send, in the two forms in which it travels.
+#[derive(Clone, Debug)]
+pub(super) struct Placeholder {
+    text: String,
+    base64: String,
+}
+
+impl Placeholder {
+    pub(super) fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), base64: STANDARD.encode(text) }
+    }
+
+    /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes its base64, arrays the text as their
+    /// only element.
+    fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
+        match (token, wire) {
+            (Token::String(s), Wire::Bytes) => s.is(&self.base64) || s.is(&self.text),
+            (Token::String(s), Wire::Declared { .. }) if ty == LogicalType::Bytes => s.is(&self.base64) || s.is(&self.text),
+            (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
+            (Token::Array(raw), _) => {
+                let inner = raw[1..raw.len() - 1].trim_ascii();
+                matches!(Scanner::new(inner).value(), Ok(Token::String(s)) if s.raw.len() + 2 == inner.len() && s.is(&self.text))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Buffers that values are unpacked into.
+#[derive(Debug, Default)]
+pub(super) struct Unpacked {
+    pub(super) text: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads one value; `None` where the source did not send it.
+pub(super) fn read<'s>(
+    wire: Wire,
+    ty: LogicalType,
+    token: Token<'s>,
+    placeholder: &Placeholder,
+    unpacked: &'s mut Unpacked,
+) -> Result<Option<Value<'s>>, Fault> {
+    if token == Token::Null {
+        return Ok(Some(Value::Null));
+    }
+    if placeholder.stands_at(&token, wire, ty) {
+        return Ok(None);
+    }
+    let value = match wire {
+        Wire::Declared { decimal_strings } => return declared(ty, token, decimal_strings, unpacked).map(Some),
+        Wire::Bool => match token {
+            Token::Bool(v) => Value::Bool(v),
+            _ => return Err(Fault::Kind),
+        },
+        Wire::Integer => integer(number(&token)?)?,
+        Wire::Wrapped => Value::UInt(signed(number(&token)?)?.cast_unsigned()),
+        Wire::Float32 => Value::Float32(float(&token, f32::is_finite)?),
+        Wire::Float64 => Value::Float64(float(&token, f64::is_finite)?),
+        Wire::Decimal { scale } => Value::Decimal(Decimal { unscaled: unscaled(string(&token)?, unpacked)?, scale }),
+        Wire::VariableDecimal => Value::Decimal(variable_decimal(&token, unpacked)?),
+        Wire::DecimalText => match token {
+            Token::Number(digits) => decimal_text(digits, unpacked)?,
+            Token::String(s) if !s.escaped => decimal_text(s.raw, unpacked)?,
+            _ => return Err(Fault::Kind),
+        },
+        Wire::Text => Value::Text(text(string(&token)?, &mut unpacked.text)?),
+        Wire::Json => document(text(string(&token)?, &mut unpacked.text)?)?,
+        Wire::Bytes => Value::Bytes(base64(string(&token)?, unpacked)?),
+        Wire::Uuid => uuid(text(string(&token)?, &mut unpacked.text)?)?,
+        Wire::Days => Value::Date(temporal::day(signed(number(&token)?)?)?),
+        Wire::Time { per_second } => Value::Time(temporal::scaled(signed(number(&token)?)?, per_second, ty)?),
+        Wire::Timestamp { per_second } => Value::Timestamp(temporal::timestamp(signed(number(&token)?)?, per_second, ty)?),
+        Wire::Iso => iso(ty, text(string(&token)?, &mut unpacked.text)?)?,
+    };
+    Ok(Some(value))
+}
+
+/// Without a schema part the declared type says what a token means: integers in the unit of the type's digits (3 millis, 6 micros, 9
+/// nanos), days for dates, or ISO text; documents as text or as they stand.
+fn declared<'s>(ty: LogicalType, token: Token<'s>, decimal_strings: DecimalStrings, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
+    let unit = |digits: u8| match digits {
+        0..=3 => MILLIS,
+        4..=6 => MICROS,
+        _ => NANOS,
+    };
+    Ok(match (ty, token) {
+        (LogicalType::Bool, Token::Bool(v)) => Value::Bool(v),
+        (LogicalType::Bool, Token::Number("0")) => Value::Bool(false),
+        (LogicalType::Bool, Token::Number("1")) => Value::Bool(true),
+        (LogicalType::UInt64, Token::Number(digits)) if digits.starts_with('-') => Value::UInt(signed(digits)?.cast_unsigned()),
+        (
+            LogicalType::Int8
+            | LogicalType::Int16
+            | LogicalType::Int32
+            | LogicalType::Int64
+            | LogicalType::UInt8
+            | LogicalType::UInt16
+            | LogicalType::UInt32
+            | LogicalType::UInt64,
+            Token::Number(digits) | Token::String(JsonStr { raw: digits, escaped: false }),
+        ) => integer(digits)?,
+        (LogicalType::Float32, token) => Value::Float32(float(&token, f32::is_finite)?),
+        (LogicalType::Float64, token) => Value::Float64(float(&token, f64::is_finite)?),
+        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::Number(digits)) => decimal_text(digits, unpacked)?,
+        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::Object(_)) => Value::Decimal(variable_decimal(&token, unpacked)?),
+        (LogicalType::Decimal { scale, .. }, Token::String(s)) if decimal_strings == DecimalStrings::Base64 => {
+            let scale = i32::try_from(scale).map_err(|_| Fault::Range)?;
+            Value::Decimal(Decimal { unscaled: unscaled(s, unpacked)?, scale })
+        }
+        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::String(s)) if !s.escaped => decimal_text(s.raw, unpacked)?,
+        (LogicalType::Text, Token::String(s)) => Value::Text(text(s, &mut unpacked.text)?),
+        (LogicalType::Bytes, Token::String(s)) => Value::Bytes(base64(s, unpacked)?),
+        (LogicalType::Uuid, Token::String(s)) => uuid(text(s, &mut unpacked.text)?)?,
+        (LogicalType::Date, Token::Number(digits)) => Value::Date(temporal::day(signed(digits)?)?),
+        (LogicalType::Time { digits: d }, Token::Number(digits)) => Value::Time(temporal::scaled(signed(digits)?, unit(d), ty)?),
+        (LogicalType::Timestamp { digits: d } | LogicalType::TimestampTz { digits: d }, Token::Number(digits)) => {
+            Value::Timestamp(temporal::timestamp(signed(digits)?, unit(d), ty)?)
+        }
+        (LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }, Token::String(s)) => {
+            iso(ty, text(s, &mut unpacked.text)?)?
+        }
+        (LogicalType::Json, Token::String(s)) => document(text(s, &mut unpacked.text)?)?,
+        (LogicalType::Json, Token::Object(raw) | Token::Array(raw) | Token::Number(raw)) => Value::Json(raw),
+        (LogicalType::Json, Token::Bool(v)) => Value::Json(if v { "true" } else { "false" }),
+        _ => return Err(Fault::Kind),
+    })
+}
+
+fn number<'a>(token: &Token<'a>) -> Result<&'a str, Fault> {
+    if let Token::Number(digits) = token { Ok(digits) } else { Err(Fault::Kind) }
+}
+
+fn string<'a>(token: &Token<'a>) -> Result<JsonStr<'a>, Fault> {
+    if let Token::String(s) = token { Ok(*s) } else { Err(Fault::Kind) }
+}
+
+fn text<'s>(s: JsonStr<'s>, scratch: &'s mut String) -> Result<&'s str, Fault> {
+    s.text(scratch).ok_or(Fault::Surrogate)
+}
+
+fn is_whole(digits: &str) -> bool {
+    let digits = digits.strip_prefix('-').unwrap_or(digits);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn signed(digits: &str) -> Result<i64, Fault> {
+    digits.parse().map_err(|_| if is_whole(digits) { Fault::Range } else { Fault::Kind })
+}
+
+fn integer(digits: &str) -> Result<Value<'static>, Fault> {
+    if let Ok(v) = digits.parse() {
+        return if digits.starts_with('+') { Err(Fault::Kind) } else { Ok(Value::Int(v)) };
+    }
+    if !is_whole(digits) {
+        return Err(Fault::Kind);
+    }
+    digits.parse().map(Value::UInt).map_err(|_| Fault::Range)
+}
+
+/// Case DEC-05: the JSON converter writes what JSON has no number for as a string.
+fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -> bool) -> Result<F, Fault> {
+    match token {
+        Token::Number(digits) => {
+            let v = digits.parse::<F>().map_err(|_| Fault::Kind)?;
+            if is_finite(v) { Ok(v) } else { Err(Fault::Range) }
+        }
+        Token::String(JsonStr { raw: word @ ("NaN" | "Infinity" | "-Infinity"), .. }) => word.parse().map_err(|_| Fault::Kind),
+        _ => Err(Fault::Kind),
+    }
+}
+
+/// Case DEC-04: in string mode NaN and infinity are words of their own.
+fn decimal_text<'s>(digits: &str, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
+    unpacked.bytes.clear();
+    if digits.len() > DECIMAL_PRECISION_MAX as usize {
+        return Err(Fault::Range);
+    }
+    match decimal::parse_into(digits, &mut unpacked.bytes) {
+        Some(scale) => Ok(Value::Decimal(Decimal { unscaled: &unpacked.bytes, scale })),
+        None if matches!(digits, "NAN" | "NaN") => Err(Fault::NotANumber),
+        None if matches!(digits, "POSITIVE_INFINITY" | "NEGATIVE_INFINITY" | "Infinity" | "-Infinity") => Err(Fault::Infinite),
+        None => Err(Fault::Kind),
+    }
+}
+
+fn variable_decimal<'s>(token: &Token<'_>, unpacked: &'s mut Unpacked) -> Result<Decimal<'s>, Fault> {
+    let Token::Object(object) = token else { return Err(Fault::Kind) };
+    let mut scanner = Scanner::new(object);
+    let (mut scale, mut value) = (None, None);
+    let mut first = true;
+    scanner.enter_object().map_err(|_| Fault::Kind)?;
+    while let Some(name) = scanner.member(first).map_err(|_| Fault::Kind)? {
+        first = false;
+        match (name.raw, scanner.value().map_err(|_| Fault::Kind)?) {
+            ("scale", Token::Number(digits)) if scale.is_none() => scale = Some(signed(digits)?),
+            ("value", Token::String(s)) if value.is_none() => value = Some(s),
+            _ => return Err(Fault::Kind),
+        }
+    }
+    let scale = i32::try_from(scale.ok_or(Fault::Kind)?).map_err(|_| Fault::Range)?;
+    Ok(Decimal { unscaled: unscaled(value.ok_or(Fault::Kind)?, unpacked)?, scale })
+}
+
+fn base64<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
+    let Unpacked { text: scratch, bytes } = unpacked;
+    bytes.clear();
+    STANDARD.decode_vec(text(s, scratch)?, bytes).map_err(|_| Fault::Kind)?;
+    Ok(bytes)
+}
+
+/// The unscaled integer of a decimal, no longer than that of the greatest number of any source: arithmetic on more would take too long.
+fn unscaled<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
+    let bytes = base64(s, unpacked)?;
+    if bytes.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(bytes) }
+}
+
+fn uuid(text: &str) -> Result<Value<'static>, Fault> {
+    value::parse_uuid(text).map(Value::Uuid).ok_or(Fault::Kind)
+}
+
+/// Case DEC-12: the document is the string's text, and stays as it is.
+fn document(text: &str) -> Result<Value<'_>, Fault> {
+    if json::is_document(text) { Ok(Value::Json(text)) } else { Err(Fault::Kind) }
+}
+
+fn iso(ty: LogicalType, text: &str) -> Result<Value<'static>, Fault> {
+    match ty {
+        LogicalType::Date => temporal::parse_date(text).map(Value::Date),
+        LogicalType::Time { .. } => temporal::parse_time(text, ty).map(Value::Time),
+        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => temporal::parse_timestamp(text, ty).map(Value::Timestamp),
+        _ => Err(Fault::Kind),
+    }
+}

@@ -1,0 +1,209 @@
+//! Debezium's change events as JSON, with and without the schema part, turned into canonical changes.
+//!
+//! Pure and total: key bytes and value bytes in, a [`Decoded`] or a named [`Reject`] out, for any bytes whatever. Decoding borrows: rows go
+//! from the document's text straight to canonical bytes in buffers that a [`Decoder`] keeps; no tree of values, and nothing allocated per row
+//! once the shapes of a table are known. What a record decodes to depends on the record, the options and the epoch alone, never on the
+//! records before it; what is kept from them only saves work.
+//!
+//! What cannot be told from an event, and is documented instead:
+//! - Deletes under REPLICA IDENTITY DEFAULT carry made-up values outside the key, so a delete takes its key from the record key alone. A
+//!   `primary_key` that names columns outside the record key needs full replica identity.
+//! - `before` of an update is kept as the source gave it, unless a value in it was not sent. Under an identity index it may hold made-up
+//!   values; under the default identity there is none.
+//! - A column whose text is the placeholder itself cannot be told from one that was not sent; choose another placeholder in the connector.
+//! - `BIGINT UNSIGNED` in long mode without the propagated source type stays the signed number that it came as (case DEC-03), and a NULL in a
+//!   column with a default arrives as the default unless the converter is told otherwise.
+//! - NaN and infinity of a precise decimal arrive as NULL (case DEC-04), and so do times beyond the years 1677 to 2262 in nanos mode.
+//!   Further damage that connectors do on the way is listed beside the golden tests.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::change::{Change, Op};
+use crate::contract::Fingerprint;
+use crate::table::{ColumnSet, TableSchema};
+use crate::types::LogicalType;
+
+pub use decoder::Decoder;
+pub use field::DecimalStrings;
+pub use reject::{Code, Reject, RejectKind};
+
+mod connect;
+mod decoder;
+mod document;
+mod envelope;
+mod field;
+mod members;
+mod plan;
+mod reject;
+mod source;
+mod temporal;
+#[cfg(test)]
+mod tests;
+
+/// What Debezium sends for a value that the database did not give it, unless the connector says otherwise.
+pub const PLACEHOLDER: &str = "__debezium_unavailable_value";
+
+/// How many columns a reason names before it only counts the rest.
+const NAMED_MAX: usize = 50;
+
+/// What orders the changes of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The position that the dialect gives (`source.no_order` where it gives none).
+    #[default]
+    Dialect,
+    /// The offset in the source topic. Right only where the table's key is the record key and the partition count is pinned; the caller sees
+    /// to that (ARCHITECTURE.md, Repeats, zombies and order).
+    Offset,
+}
+
+/// What is known of a table beside its records.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Id of the table in the topology.
+    pub table: String,
+    /// Key columns in key order, instead of those of the record key.
+    pub primary_key: Option<Vec<String>>,
+    /// Declared types, in the order in which they were declared. Without a schema part they must cover every column; with one they override
+    /// it where nothing is lost by that. Without a schema part and without `primary_key`, key columns are in this order too.
+    pub types: Vec<(String, LogicalType)>,
+    /// Columns that are left out.
+    pub exclude: Vec<String>,
+    /// What a string means in a column that is declared as a decimal, without a schema part.
+    pub decimal_strings: DecimalStrings,
+    /// The connector's `unavailable.value.placeholder`.
+    pub placeholder: String,
+    /// What orders the changes.
+    pub order: Order,
+}
+
+impl Options {
+    /// The options of a table about which nothing is said.
+    pub fn new(table: impl Into<String>) -> Self {
+        Self {
+            table: table.into(),
+            primary_key: None,
+            types: Vec::new(),
+            exclude: Vec::new(),
+            decimal_strings: DecimalStrings::default(),
+            placeholder: PLACEHOLDER.to_owned(),
+            order: Order::default(),
+        }
+    }
+
+    /// Declares the columns of a schema that is known from elsewhere, such as the store's own table, behind those declared already.
+    pub fn declare(&mut self, known: &TableSchema) {
+        for column in known.key_columns().chain(known.columns()) {
+            if declared_type(self, &column.name).is_none() {
+                self.types.push((column.name.clone(), column.ty));
+            }
+        }
+    }
+}
+
+fn declared_type(options: &Options, column: &str) -> Option<LogicalType> {
+    options.types.iter().find(|(name, _)| name == column).map(|(_, ty)| *ty)
+}
+
+/// One source record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record<'a> {
+    /// Offset in the source partition; used only with [`Order::Offset`].
+    pub offset: i64,
+    /// Key; `None` for Kafka's null.
+    pub key: Option<&'a [u8]>,
+    /// Value; `None` for Kafka's null.
+    pub value: Option<&'a [u8]>,
+}
+
+/// What a record says.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every record is the large one, and a box would be an allocation for each")]
+pub enum Decoded<'a> {
+    /// One change, or two where an update moved a row to another key.
+    Changes(Changes<'a>),
+    /// Nothing about any row.
+    Ignored(Ignored),
+}
+
+/// The changes of one record: mostly one.
+#[derive(Clone, Debug)]
+pub struct Changes<'a> {
+    /// The change: ordinal 0, or 1 behind a delete of the row's former key.
+    pub change: Keyed<'a>,
+    /// The former key, canonical and plain, where the record says that the key changed.
+    former_key: Option<(&'a [u8], &'a [u8])>,
+    /// The schema that the changes are written with. The caller publishes its contract before the first record that uses it.
+    pub schema: &'a Arc<TableSchema>,
+    /// The fingerprint of that contract.
+    pub fingerprint: Fingerprint,
+}
+
+impl<'a> Changes<'a> {
+    /// The delete of the row's former key, ordinal 0, where an update moved it (case PKC-02).
+    pub fn moved(&self) -> Option<Keyed<'a>> {
+        let (key, plain) = self.former_key?;
+        let change =
+            Change { op: Op::Delete, key: Some(plain), unauthored: ColumnSet::new(), before: None, after: None, ..self.change.change.clone() };
+        Some(Keyed { key, change })
+    }
+
+    /// Hands over the changes in order, each with the ordinal of its provenance.
+    pub fn each<E>(&self, mut take: impl FnMut(u32, &Keyed<'a>) -> Result<(), E>) -> Result<(), E> {
+        match self.moved() {
+            None => take(0, &self.change),
+            Some(moved) => {
+                take(0, &moved)?;
+                take(1, &self.change)
+            }
+        }
+    }
+}
+
+/// A change with the key under which it goes to the log.
+#[derive(Clone, Debug)]
+pub struct Keyed<'a> {
+    /// The canonical key, the Kafka key of the log record.
+    pub key: &'a [u8],
+    /// The change. `sequence` is `None` for a tombstone.
+    pub change: Change<'a>,
+}
+
+/// Records that concern no row; counted, never an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ignored {
+    /// A heartbeat (case CTL-02).
+    Heartbeat,
+    /// The beginning or end of a transaction (case TXN-01).
+    Transaction,
+    /// A logical decoding message (case CTL-03).
+    Message,
+    /// DDL that a connector saw.
+    SchemaChange,
+    /// Neither key nor value: what follows the delete of a row in a table without a key.
+    Empty,
+}
+
+impl Ignored {
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Heartbeat => "heartbeat",
+            Self::Transaction => "transaction",
+            Self::Message => "message",
+            Self::SchemaChange => "schema_change",
+            Self::Empty => "empty",
+        }
+    }
+}
+
+/// Names with commas between them; beyond [`NAMED_MAX`] only their number.
+fn list(names: &[String]) -> String {
+    let shown: SmallVec<[&str; NAMED_MAX]> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
+    match names.len().checked_sub(NAMED_MAX) {
+        Some(rest) if rest > 0 => format!("{} and {rest} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}

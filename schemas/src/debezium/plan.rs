@@ -1,0 +1,361 @@
+//! How the members of a row or a key become canonical bytes, worked out once per shape and kept.
+//!
+//! A plan is made of what a record says (its fields and the names of its key), nothing else: equal records give equal plans in every process.
+//! Connectors write members in the order of their schema, so a row is written while it is read, in one pass; any other order is gathered
+//! first. Members that the record's own schema has and its row lacks were not sent, which is not NULL (case TOA-04).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::field::{self, Field, Placeholder, Unpacked};
+use super::reject::{Code, Fault, Reject};
+use crate::contract::{self, Fingerprint};
+use crate::json::{Scanner, Token};
+use crate::row;
+use crate::table::{Column, ColumnSet, TableSchema};
+use crate::value::Value;
+use crate::wire::Reader;
+use crate::{key, types::LogicalType};
+
+/// The members of a key, in the order in which the record has them.
+#[derive(Debug)]
+pub(super) struct KeyShape {
+    /// Tells shapes apart, within one decoder.
+    pub(super) id: u32,
+    pub(super) fields: Vec<Field>,
+    /// Key position → member.
+    pub(super) order: Vec<usize>,
+    /// Names in key order.
+    pub(super) names: Vec<String>,
+}
+
+impl KeyShape {
+    pub(super) fn new(id: u32, fields: Vec<Field>, order: Vec<usize>) -> Self {
+        let names = order.iter().filter_map(|i| fields.get(*i)).map(|f| f.name.clone()).collect();
+        Self { id, fields, order, names }
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|f| f.name == name)
+    }
+}
+
+/// The tokens of a record key, by member.
+pub(super) type KeyTokens<'a> = SmallVec<[Option<Token<'a>>; 4]>;
+
+/// How rows of one shape are written.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) fields: Vec<Field>,
+    /// Member → position in the key.
+    key_positions: Vec<Option<usize>>,
+    pub(super) schema: Arc<TableSchema>,
+    pub(super) fingerprint: Fingerprint,
+}
+
+impl Plan {
+    pub(super) fn new(table: &str, fields: Vec<Field>, key: &[String]) -> Result<Self, Reject> {
+        let column = |f: &Field| Column { name: f.name.clone(), ty: f.ty, nullable: f.nullable };
+        let columns = fields.iter().filter(|f| f.wire.is_some()).map(column).collect();
+        let schema = TableSchema::new(table, columns, key)?;
+        let (_, fingerprint) = contract::of(&schema);
+        let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
+        Ok(Self { fields, key_positions, schema: Arc::new(schema), fingerprint })
+    }
+
+    pub(super) fn key_type(&self, position: usize) -> Option<(&str, LogicalType)> {
+        let column = self.schema.columns().get(*self.schema.key().get(position)?)?;
+        Some((&column.name, column.ty))
+    }
+}
+
+/// Whether a row has the members of a plan in the plan's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Written,
+    OtherMembers,
+}
+
+/// An encoded row under construction, with where its key columns lie.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) bytes: Vec<u8>,
+    pub(super) unauthored: ColumnSet,
+    key_spans: SmallVec<[(usize, usize); 4]>,
+    column: usize,
+}
+
+/// What rows and keys are written with, kept from record to record.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) placeholder: Placeholder,
+    pub(super) unpacked: Unpacked,
+}
+
+/// The most that a buffer keeps between records; one great row may not hold its memory for ever.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+impl Writer {
+    /// Gives back what an uncommonly large value has needed.
+    pub(super) fn trim(&mut self) {
+        let Unpacked { text, bytes } = &mut self.unpacked;
+        if text.capacity() > BUFFER_BYTES_MAX {
+            *text = String::new();
+        }
+        if bytes.capacity() > BUFFER_BYTES_MAX {
+            *bytes = Vec::new();
+        }
+    }
+}
+
+impl Row {
+    /// Gives back what an uncommonly large row has needed.
+    pub(super) fn trim(&mut self) {
+        if self.bytes.capacity() > BUFFER_BYTES_MAX {
+            self.bytes = Vec::new();
+        }
+    }
+
+    fn start(&mut self, plan: &Plan) {
+        self.bytes.clear();
+        self.unauthored.clear();
+        self.key_spans.clear();
+        self.key_spans.resize(plan.schema.key().len(), (0, 0));
+        self.column = 0;
+    }
+
+    fn put(&mut self, plan: &Plan, member: usize, token: Option<Token<'_>>, writer: &mut Writer) -> Result<(), Reject> {
+        let field = &plan.fields[member];
+        let Some(wire) = field.wire else { return Ok(()) };
+        let fault = |fault: Fault| fault.reject(plan.schema.table(), &field.name, field.ty);
+        let start = self.bytes.len();
+        let value = match token {
+            Some(token) => field::read(wire, field.ty, token, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
+            None => None,
+        };
+        match value {
+            Some(value) => {
+                row::put(field.ty, value, &mut self.bytes).map_err(|e| fault(e.into()))?;
+                if let Some(position) = plan.key_positions[member] {
+                    self.key_spans[position] = (start, self.bytes.len());
+                }
+            }
+            None => {
+                self.bytes.push(0);
+                self.unauthored.insert(self.column);
+            }
+        }
+        self.column += 1;
+        Ok(())
+    }
+
+    /// Takes and writes a row whose members stand in the plan's order, all of them. Otherwise the scanner may stand anywhere in it.
+    pub(super) fn write(&mut self, plan: &Plan, scanner: &mut Scanner<'_>, writer: &mut Writer) -> Result<Fit, Reject> {
+        self.start(plan);
+        let json = |e| Reject::json("row", e);
+        scanner.enter_object().map_err(json)?;
+        for (member, field) in plan.fields.iter().enumerate() {
+            let first = member == 0;
+            if !scanner.named(first, &field.quoted) {
+                match scanner.member(first).map_err(json)? {
+                    Some(name) if field.is_named(&name) => {}
+                    _ => return Ok(Fit::OtherMembers),
+                }
+            }
+            self.put(plan, member, Some(scanner.value().map_err(json)?), writer)?;
+        }
+        let is_more = scanner.member(plan.fields.is_empty()).map_err(json)?.is_some();
+        Ok(if is_more { Fit::OtherMembers } else { Fit::Written })
+    }
+
+    /// Writes a row in any order; members that are absent were not sent.
+    pub(super) fn write_gathered(&mut self, plan: &Plan, text: &str, writer: &mut Writer) -> Result<(), Reject> {
+        let tokens = gather(&plan.fields, text, "row")?;
+        self.start(plan);
+        for (member, token) in tokens.into_iter().enumerate() {
+            self.put(plan, member, token, writer)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the value of one key column to a key.
+    pub(super) fn append_key(&self, plan: &Plan, position: usize, key: &mut Key) -> Result<(), Reject> {
+        let table = plan.schema.table();
+        let Some((name, ty)) = plan.key_type(position) else { return Err(Reject::new(Code::KeyMissing, "no such key column")) };
+        let (start, end) = self.key_spans.get(position).copied().unwrap_or_default();
+        match self.bytes.get(start..end) {
+            None | Some([]) => Err(Reject::new(Code::KeyMissing, format!("the row does not carry key column {name:?} of table {table:?}"))),
+            Some([0, ..]) => Err(null_key(table, name)),
+            Some([_, plain @ ..]) => {
+                let value = row::read_plain(ty, &mut Reader::new(plain)).map_err(|_| Fault::Kind.reject(table, name, ty))?;
+                key.push(table, name, ty, value)
+            }
+        }
+    }
+
+    /// The whole key of the row.
+    pub(super) fn key(&self, plan: &Plan, key: &mut Key) -> Result<(), Reject> {
+        key.clear();
+        (0..plan.schema.key().len()).try_for_each(|position| self.append_key(plan, position, key))
+    }
+
+    /// Whether the row's key columns hold exactly the bytes of a key, in which case they are equal; different bytes may be equal still.
+    pub(super) fn has_plain_key(&self, key: &Key) -> bool {
+        let mut rest = key.plain.as_slice();
+        for (start, end) in &self.key_spans {
+            let plain = self.bytes.get(start + 1..*end).filter(|plain| !plain.is_empty());
+            match plain.and_then(|plain| rest.strip_prefix(plain)) {
+                Some(tail) => rest = tail,
+                None => return false,
+            }
+        }
+        rest.is_empty()
+    }
+}
+
+/// A key in both of its encodings.
+#[derive(Debug, Default)]
+pub(super) struct Key {
+    /// The Kafka key of the log.
+    pub(super) canonical: Vec<u8>,
+    /// `Change::key`.
+    pub(super) plain: Vec<u8>,
+}
+
+impl Key {
+    pub(super) fn clear(&mut self) {
+        self.canonical.clear();
+        self.plain.clear();
+    }
+
+    fn push(&mut self, table: &str, column: &str, ty: LogicalType, value: Value<'_>) -> Result<(), Reject> {
+        if value.is_null() {
+            return Err(null_key(table, column));
+        }
+        row::put_plain(ty, value, &mut self.plain).map_err(|e| Fault::from(e).reject(table, column, ty))?;
+        let refused = |_| Reject::new(Code::KeyType, format!("column {column:?} of table {table:?}, type {ty}, cannot be a key"));
+        key::encode(ty, value, &mut self.canonical).map_err(refused)
+    }
+
+    /// Appends one member of a record key, read as its column's type.
+    pub(super) fn push_member(
+        &mut self,
+        plan: &Plan,
+        position: usize,
+        field: &Field,
+        token: Option<Token<'_>>,
+        writer: &mut Writer,
+    ) -> Result<(), Reject> {
+        let table = plan.schema.table();
+        let missing = || Reject::new(Code::KeyMissing, format!("the record key lacks column {:?} of table {table:?}", field.name));
+        let (Some((_, ty)), Some(wire), Some(token)) = (plan.key_type(position), field.wire, token) else { return Err(missing()) };
+        let value = field::read(wire, ty, token, &writer.placeholder, &mut writer.unpacked);
+        match value.map_err(|f| f.reject(table, &field.name, ty))? {
+            Some(value) => self.push(table, &field.name, ty, value),
+            None => Err(missing()),
+        }
+    }
+}
+
+fn null_key(table: &str, column: &str) -> Reject {
+    Reject::new(Code::NullKey, format!("key column {column:?} of table {table:?} is NULL"))
+}
+
+/// The tokens of an object by member of `fields`, in whatever order they stand.
+pub(super) fn gather<'a>(fields: &[Field], text: &'a str, part: &str) -> Result<KeyTokens<'a>, Reject> {
+    let json = |e| Reject::json(part, e);
+    let mut tokens: KeyTokens<'a> = SmallVec::new();
+    tokens.resize(fields.len(), None);
+    let mut scanner = Scanner::new(text);
+    scanner.enter_object().map_err(json)?;
+    let mut next = 0;
+    loop {
+        let guessed = fields.get(next).is_some_and(|f| scanner.named(next == 0, &f.quoted));
+        let member = if guessed {
+            Some(next)
+        } else {
+            let Some(name) = scanner.member(next == 0).map_err(json)? else { break };
+            fields.iter().position(|f| f.is_named(&name))
+        };
+        let Some(member) = member else {
+            return Err(Reject::new(Code::EnvelopeUnknownColumn, format!("a {part} has a member that its schema part lacks")));
+        };
+        let token = scanner.value().map_err(json)?;
+        if tokens[member].replace(token).is_some() {
+            return Err(Reject::new(Code::JsonDuplicateKey, format!("a {part} has member {:?} twice", fields[member].name)));
+        }
+        next += 1;
+    }
+    Ok(tokens)
+}
+
+/// Whether an object has exactly the members of `fields`, in their order.
+pub(super) fn has_members(fields: &[Field], text: &str) -> bool {
+    let mut scanner = Scanner::new(text);
+    if scanner.enter_object().is_err() {
+        return false;
+    }
+    for (member, field) in fields.iter().enumerate() {
+        let first = member == 0;
+        let is_next = scanner.named(first, &field.quoted) || matches!(scanner.member(first), Ok(Some(name)) if field.is_named(&name));
+        if !is_next || scanner.value().is_err() {
+            return false;
+        }
+    }
+    scanner.member(fields.is_empty()) == Ok(None)
+}
+
+/// The names of an object's members.
+pub(super) fn names(text: &str, part: &str) -> Result<Vec<String>, Reject> {
+    let json = |e| Reject::json(part, e);
+    let mut scanner = Scanner::new(text);
+    scanner.enter_object().map_err(json)?;
+    let mut names: Vec<String> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(name) = scanner.member(names.is_empty()).map_err(json)? {
+        let mut text = String::new();
+        if !name.unescape(&mut text) {
+            return Err(Reject::new(Code::JsonInvalid, format!("a {part} has a member whose name is no text")));
+        }
+        if !seen.insert(text.clone()) {
+            return Err(Reject::new(Code::JsonDuplicateKey, format!("a {part} has member {text:?} twice")));
+        }
+        let _ = scanner.value().map_err(json)?;
+        names.push(text);
+    }
+    Ok(names)
+}
+
+/// A few of the most recently used things, the last one first.
+#[derive(Debug)]
+pub(super) struct Recent<T> {
+    items: Vec<T>,
+}
+
+/// How many a [`Recent`] keeps: a table's schema changes seldom, and old and new alternate for a moment only.
+const RECENT_MAX: usize = 4;
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { items: Vec::with_capacity(RECENT_MAX) }
+    }
+}
+
+impl<T> Recent<T> {
+    pub(super) fn first(&self) -> Option<&T> {
+        self.items.first()
+    }
+
+    pub(super) fn find(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<&T> {
+        let at = self.items.iter().position(is_wanted)?;
+        self.items[..=at].rotate_right(1);
+        self.items.first()
+    }
+
+    pub(super) fn put(&mut self, item: T) -> &T {
+        self.items.truncate(RECENT_MAX - 1);
+        self.items.insert(0, item);
+        &self.items[0]
+    }
+}

@@ -1,0 +1,191 @@
+//! Why a record does not become a change, and what that means for the table.
+//!
+//! Every code is here, once. A reason names tables, columns and types, never a value: reasons go to logs, metrics and dead letters. Whether a
+//! rejected record is set aside or stops its table follows from the code alone, so that no caller decides it anew (law 10).
+
+use crate::row::ValueError;
+use crate::table::SchemaError;
+use crate::types::LogicalType;
+
+/// What becomes of a rejected record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectKind {
+    /// The record goes to the dead letters, the table goes on.
+    Poison,
+    /// Every such record would be rejected: the table stops and says why.
+    StopTable,
+}
+
+/// The reasons for which a record is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Key or value is not UTF-8 JSON, or nests too deeply.
+    JsonInvalid,
+    /// A row, a key or an envelope names a member twice.
+    JsonDuplicateKey,
+    /// Neither a change event nor one of the connector's other records.
+    EnvelopeInvalid,
+    /// The schema part is not a Connect schema.
+    EnvelopeSchema,
+    /// An operation that is none of `c`, `u`, `d`, `r`, `t`, `m`.
+    EnvelopeUnknownOp,
+    /// A create, update or snapshot read without a row behind it.
+    EnvelopeRowMissing,
+    /// A row has a column that its own schema part does not.
+    EnvelopeUnknownColumn,
+    /// A column's type has no logical type yet.
+    TypeUnsupported,
+    /// No schema part, and a column whose type is not declared.
+    TypesMissing,
+    /// A declared type that the column's own type cannot be read as.
+    TypesConflict,
+    /// A value of another kind than its column's type.
+    ValueKind,
+    /// A value beyond its type's range or size.
+    ValueOutOfRange,
+    /// A value with more digits of a second than its type keeps.
+    ValueTooPrecise,
+    /// Infinity in a type that has none.
+    ValueInfinite,
+    /// NaN in a type that has none.
+    ValueNotANumber,
+    /// A key column that the row lacks, or whose value was not sent.
+    KeyMissing,
+    /// The key that the record carries is not the row's.
+    KeyMismatch,
+    /// A NULL in a key column, or no key at all (SEMANTICS.md A.1.1).
+    NullKey,
+    /// A key column of a type that cannot be a key.
+    KeyType,
+    /// A table without columns.
+    NoColumns,
+    /// A column or key column that is named twice.
+    DuplicateColumn,
+    /// A column whose name replicas keep for themselves (SEMANTICS.md A.1.8).
+    ReservedColumn,
+    /// The source gives no order that may be relied on (ARCHITECTURE.md, Repeats, zombies and order).
+    NoOrder,
+    /// A truncate, which cannot be landed yet.
+    TruncateUnsupported,
+}
+
+impl Code {
+    /// The stable code in metrics, dead letters and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JsonInvalid => "json.invalid",
+            Self::JsonDuplicateKey => "json.duplicate_key",
+            Self::EnvelopeInvalid => "envelope.invalid",
+            Self::EnvelopeSchema => "envelope.schema_invalid",
+            Self::EnvelopeUnknownOp => "envelope.unknown_op",
+            Self::EnvelopeRowMissing => "envelope.row_missing",
+            Self::EnvelopeUnknownColumn => "envelope.unknown_column",
+            Self::TypeUnsupported => "type.unsupported",
+            Self::TypesMissing => "types.missing",
+            Self::TypesConflict => "types.conflict",
+            Self::ValueKind => "value.kind",
+            Self::ValueOutOfRange => "value.out_of_range",
+            Self::ValueTooPrecise => "value.too_precise",
+            Self::ValueInfinite => "value.infinite",
+            Self::ValueNotANumber => "value.not_a_number",
+            Self::KeyMissing => "schema.key_missing",
+            Self::KeyMismatch => "key.mismatch",
+            Self::NullKey => "scd.null_key",
+            Self::KeyType => "schema.key_type",
+            Self::NoColumns => "schema.no_columns",
+            Self::DuplicateColumn => "schema.duplicate_column",
+            Self::ReservedColumn => "scd.reserved_column",
+            Self::NoOrder => "source.no_order",
+            Self::TruncateUnsupported => "change.truncate_unsupported",
+        }
+    }
+
+    /// What becomes of the record.
+    pub const fn kind(self) -> RejectKind {
+        match self {
+            Self::TypeUnsupported
+            | Self::TypesMissing
+            | Self::TypesConflict
+            | Self::KeyType
+            | Self::NoColumns
+            | Self::DuplicateColumn
+            | Self::ReservedColumn
+            | Self::NoOrder
+            | Self::TruncateUnsupported => RejectKind::StopTable,
+            _ => RejectKind::Poison,
+        }
+    }
+}
+
+/// A rejected record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", code.as_str())]
+pub struct Reject {
+    /// Why, for machines.
+    pub code: Code,
+    /// Why, for people; holds no value of any row.
+    pub reason: String,
+}
+
+impl Reject {
+    pub(super) fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+
+    /// What becomes of the record.
+    pub const fn kind(&self) -> RejectKind {
+        self.code.kind()
+    }
+
+    pub(super) fn json(part: &str, error: impl std::fmt::Display) -> Self {
+        Self::new(Code::JsonInvalid, format!("the {part} is not JSON: {error}"))
+    }
+}
+
+impl From<SchemaError> for Reject {
+    fn from(error: SchemaError) -> Self {
+        let code = match error {
+            SchemaError::Empty { .. } => Code::NoColumns,
+            SchemaError::Duplicate { .. } => Code::DuplicateColumn,
+            SchemaError::KeyMissing { .. } => Code::KeyMissing,
+            SchemaError::KeyType { .. } => Code::KeyType,
+            SchemaError::Reserved { .. } => Code::ReservedColumn,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Why one value cannot be taken; becomes a [`Reject`] once column and table are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Kind,
+    Range,
+    Precision,
+    Infinite,
+    NotANumber,
+    /// A surrogate without its partner.
+    Surrogate,
+}
+
+impl Fault {
+    pub(super) fn reject(self, table: &str, column: &str, ty: LogicalType) -> Reject {
+        let (code, what) = match self {
+            Self::Kind => (Code::ValueKind, "is of another kind than its type"),
+            Self::Range => (Code::ValueOutOfRange, "is out of range for its type"),
+            Self::Precision => (Code::ValueTooPrecise, "has more digits than its type keeps"),
+            Self::Infinite => (Code::ValueInfinite, "is infinite, which its type cannot be"),
+            Self::NotANumber => (Code::ValueNotANumber, "is not a number"),
+            Self::Surrogate => (Code::JsonInvalid, "holds half of a surrogate pair, which is no text"),
+        };
+        Reject::new(code, format!("a value of column {column:?} of table {table:?}, type {ty}, {what}"))
+    }
+}
+
+impl From<ValueError> for Fault {
+    fn from(error: ValueError) -> Self {
+        match error {
+            ValueError::Kind { .. } => Self::Kind,
+            ValueError::Range { .. } => Self::Range,
+        }
+    }
+}

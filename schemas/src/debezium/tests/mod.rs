@@ -1,0 +1,130 @@
+//! Tests of the dialect: captured events against what their databases hold, the hard cases, and bytes that nobody would send.
+//!
+//! The fixtures are records that real connectors wrote, and beside them the rows of the source as the database's own text.
+
+mod cases;
+mod fuzz;
+mod golden;
+mod shapes;
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::row;
+use crate::{Sequence, capture, wire};
+
+/// The records of a fixture file.
+fn records(file: &str) -> Vec<capture::Record> {
+    let path = format!("{}/../tests/fixtures/debezium/{file}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    text.lines().map(|line| capture::Record::parse(line).expect(file)).collect()
+}
+
+/// Those of one table, in the order of their offsets.
+fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
+    let suffix = format!(".{table}");
+    let mut found: Vec<_> = records(file).into_iter().filter(|r| r.topic.ends_with(&suffix)).collect();
+    assert!(!found.is_empty(), "{file} has no table {table}");
+    found.sort_by_key(|r| (r.partition, r.offset));
+    found
+}
+
+fn input(record: &capture::Record) -> Record<'_> {
+    Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref() }
+}
+
+/// A decoded change that owns what it says, as text.
+#[derive(Clone, Debug, PartialEq)]
+struct Said {
+    op: Op,
+    key: Vec<u8>,
+    sequence: Option<Vec<u8>>,
+    snapshot: Option<i64>,
+    event_time: Option<i64>,
+    /// Columns of `after` that were sent: NULL is `None`.
+    after: BTreeMap<String, Option<String>>,
+    unauthored: Vec<String>,
+    before: Option<BTreeMap<String, Option<String>>>,
+    key_values: Vec<String>,
+    schema: Arc<TableSchema>,
+    encoded: Vec<u8>,
+}
+
+fn row_text(schema: &TableSchema, row: &[u8]) -> BTreeMap<String, Option<String>> {
+    let values = row::values(schema.columns(), row).map(|v| v.expect("well formed"));
+    let text = |(column, value): (&crate::Column, crate::Value<'_>)| {
+        let mut text = String::new();
+        value.write_text(column.ty, &mut text);
+        (column.name.clone(), (!value.is_null()).then_some(text))
+    };
+    values.map(text).collect()
+}
+
+impl Said {
+    fn of(keyed: &Keyed<'_>, changes: &Changes<'_>) -> Self {
+        let schema = changes.schema;
+        let change = &keyed.change;
+        let mut encoded = Vec::new();
+        change.encode(changes.fingerprint, &mut encoded);
+        let (_, body) = crate::change::split_fingerprint(&encoded).expect("ours");
+        assert_eq!(Change::decode(schema, body).as_ref(), Ok(change), "every change must go in and come out");
+        let mut after = change.after.map(|row| row_text(schema, row)).unwrap_or_default();
+        let unauthored: Vec<String> = change.unauthored.iter().map(|i| schema.columns()[i].name.clone()).collect();
+        for name in &unauthored {
+            assert_eq!(after.remove(name), Some(None), "what was not sent holds no value");
+        }
+        let mut reader = wire::Reader::new(change.key.expect("no marks here"));
+        let key_text = |c: &crate::Column| {
+            let mut text = String::new();
+            row::read_plain(c.ty, &mut reader).expect("well formed").write_text(c.ty, &mut text);
+            text
+        };
+        Self {
+            op: change.op,
+            key: keyed.key.to_vec(),
+            sequence: change.sequence.map(<[u8]>::to_vec),
+            snapshot: change.snapshot,
+            event_time: change.event_time,
+            after,
+            unauthored,
+            before: change.before.map(|row| row_text(schema, row)),
+            key_values: schema.key_columns().map(key_text).collect(),
+            schema: Arc::clone(schema),
+            encoded,
+        }
+    }
+
+    fn sequence_text(&self) -> String {
+        Sequence::from_bytes(self.sequence.as_deref().unwrap_or_default()).to_string()
+    }
+}
+
+/// What a record says, or why it is rejected.
+fn say(decoder: &mut Decoder, record: Record<'_>) -> Result<Vec<Said>, Reject> {
+    Ok(match decoder.decode(record)? {
+        Decoded::Changes(changes) => {
+            let mut said = Vec::new();
+            let take = |ordinal, keyed: &Keyed<'_>| -> Result<(), Reject> {
+                assert_eq!(said.len(), ordinal as usize);
+                said.push(Said::of(keyed, &changes));
+                Ok(())
+            };
+            changes.each(take)?;
+            said
+        }
+        Decoded::Ignored(_) => Vec::new(),
+    })
+}
+
+/// The one change of a record given as text.
+fn one(decoder: &mut Decoder, key: &str, value: &str) -> Result<Said, Reject> {
+    let mut said = say(decoder, Record { offset: 0, key: Some(key.as_bytes()), value: Some(value.as_bytes()) })?;
+    assert_eq!(said.len(), 1);
+    Ok(said.remove(0))
+}
+
+/// A decoder for records without a schema part, ordered by offset.
+fn declared(types: &[(&str, &str)]) -> Decoder {
+    let types = types.iter().map(|(name, ty)| ((*name).to_owned(), ty.parse().expect(ty))).collect();
+    Decoder::new(Options { types, order: Order::Offset, ..Options::new("t") })
+}
