@@ -1,1 +1,8 @@
-fn main() {}
+//! The one test binary.
+
+mod dice;
+mod lander;
+mod oracle;
+mod property;
+mod small;
+mod vectors;
