@@ -872,9 +872,9 @@ impl Partition {
     fn name_key(&mut self, at: usize) -> Result<(), Stop> {
         let e = &self.overlay.entries[at];
         let (None, Some(run), Some(target)) = (e.key_row, e.runs.last(), &self.target) else { return Ok(()) };
-        let columns = &target.columns()[..usize::from(run.row.columns)];
         let row = run.row.span;
         let corrupt = |_| state::Error::Corrupt { what: "a row of a key" };
+        let columns = target.columns().get(..usize::from(run.row.columns)).ok_or(WireError::Index).map_err(corrupt)?;
         row::spans(columns, self.overlay.arena.get(row), &mut self.spans).map_err(corrupt)?;
         let mark = self.overlay.arena.mark();
         for position in target.key() {
