@@ -193,10 +193,7 @@ mod tests {
     fn the_first_vector_of_the_document() {
         let mut records = vec![write(0, 5, b'A'), write(1, 10, b'A'), write(2, 15, b'A'), write(3, 20, b'C')];
         let show = |records: &[Record]| -> Vec<(u64, Option<u64>, u64, u8)> {
-            history(records, 1, TRACK_ALL)
-                .iter()
-                .map(|r| (r.start.0, r.end.map(|e| e.0), r.tail.0, r.values[0].expect("authored")))
-                .collect()
+            history(records, 1, TRACK_ALL).iter().map(|r| (r.start.0, r.end.map(|e| e.0), r.tail.0, r.values[0].expect("authored"))).collect()
         };
         assert_eq!(show(&records), [(5, Some(20), 15, b'A'), (20, None, 20, b'C')]);
         records.push(write(4, 12, b'B'));

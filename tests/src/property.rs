@@ -335,11 +335,14 @@ fn landed_rows_are_a_function_of_identity_and_version() {
         let landed = lander::land(config(case.rules, false), &log, |i| ends[i]);
         let distinct = |upto: usize| -> Vec<Record> {
             let mut seen = Vec::new();
-            log[..upto].iter().for_each(|r| if !seen.contains(r) { seen.push(*r) });
+            log[..upto].iter().for_each(|r| {
+                if !seen.contains(r) {
+                    seen.push(*r)
+                }
+            });
             seen
         };
-        let expected: Vec<(u8, Values)> =
-            (0..KEYS).filter_map(|key| Some((key, oracle::latest(&distinct(log.len()), key, case.rules)?))).collect();
+        let expected: Vec<(u8, Values)> = (0..KEYS).filter_map(|key| Some((key, oracle::latest(&distinct(log.len()), key, case.rules)?))).collect();
         same("replica", landed.rows, expected)?;
         for batch in &landed.batches {
             for (i, (key, row, offset)) in batch.iter().enumerate() {
@@ -356,6 +359,18 @@ fn landed_rows_are_a_function_of_identity_and_version() {
         let again = lander::land(config(case.rules, false), &twice, |i| i + 1 == log.len());
         same("deltas of a replay", again.batches[1..].iter().map(Vec::len).sum(), 0_usize)
     });
+}
+
+#[test]
+fn a_table_that_two_snapshots_read_at_one_place_is_spared_by_both_ends() {
+    let record = |offset, seq, what| Record { at: At { source: 0, offset, ordinal: 0 }, key: 0, seq, what };
+    let read = |id| What::Read([Some(Some(b'x')); 3], Some(id));
+    let records = [record(0, 1, What::Write([Some(Some(b'x')); 3])), record(1, 2, read(4)), record(2, 2, read(5)), record(3, 2, What::Sweep(4))];
+    let rules = Rules { user: false, blank: false, tracked: [true; 3] };
+    let mut held = Held::new(0, config(rules, true), false);
+    records.iter().for_each(|r| held.arrive(r));
+    let one_run = Row { start: (1, 1), end: None, tail: (2, 1), values: [Some(b'x'); 3] };
+    assert_eq!(held.rows().0, [one_run]);
 }
 
 #[test]

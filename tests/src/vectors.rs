@@ -95,8 +95,7 @@ fn run(tracked: Option<&str>, stages: &[Stage]) {
                     let got: Vec<Values> = fold_index(&order, split, *key, Shape::Upsert).into_iter().map(|row| row.3).collect();
                     assert_eq!(got, expected.map(values).into_iter().collect::<Vec<_>>(), "row of key {key} after {order:?}, split {split:b}");
                 }
-                let mut expected: Vec<(u8, Values)> =
-                    stage.latest.iter().filter_map(|(key, row)| Some((*key, values((*row)?)))).collect();
+                let mut expected: Vec<(u8, Values)> = stage.latest.iter().filter_map(|(key, row)| Some((*key, values((*row)?)))).collect();
                 expected.sort_unstable();
                 assert_eq!(land(&order, split), expected, "replica after {order:?}, split {split:b}");
             }
@@ -157,11 +156,7 @@ fn v1_late_update_inside_a_run() {
         Some("a"),
         &[
             stage(first, vec![(5, Some(20), 15, "A"), (20, None, 20, "C")], Some("C")),
-            stage(
-                vec![up(12, "B")],
-                vec![(5, Some(12), 10, "A"), (12, Some(15), 12, "B"), (15, Some(20), 15, "A"), (20, None, 20, "C")],
-                Some("C"),
-            ),
+            stage(vec![up(12, "B")], vec![(5, Some(12), 10, "A"), (12, Some(15), 12, "B"), (15, Some(20), 15, "A"), (20, None, 20, "C")], Some("C")),
         ],
     );
 }
@@ -233,11 +228,7 @@ fn v10_tie_of_updates() {
     run(
         Some("a"),
         &[
-            stage(
-                vec![up(5, "A"), up(10, "B"), up(15, "A")],
-                vec![(5, Some(10), 5, "A"), (10, Some(15), 10, "B"), (15, None, 15, "A")],
-                Some("A"),
-            ),
+            stage(vec![up(5, "A"), up(10, "B"), up(15, "A")], vec![(5, Some(10), 5, "A"), (10, Some(15), 10, "B"), (15, None, 15, "A")], Some("A")),
             stage(vec![up(10, "A")], vec![(5, None, 15, "A")], Some("A")),
         ],
     );
@@ -286,11 +277,5 @@ fn v13_nothing_tracked() {
 
 #[test]
 fn v14_earlier_head() {
-    run(
-        Some("a"),
-        &[
-            stage(vec![up(10, "A")], vec![(10, None, 10, "A")], Some("A")),
-            stage(vec![up(7, "A")], vec![(7, None, 10, "A")], Some("A")),
-        ],
-    );
+    run(Some("a"), &[stage(vec![up(10, "A")], vec![(10, None, 10, "A")], Some("A")), stage(vec![up(7, "A")], vec![(7, None, 10, "A")], Some("A"))]);
 }
