@@ -153,8 +153,8 @@ enum Phase {
     Live,
     /// A batch is with the store.
     Landing,
-    /// The store's answer was lost, or the partition was idle for long: the cursor is being read.
-    Checking { landing: bool },
+    /// The store's answer was lost, or the partition was idle for long: the cursor is to be read, and is being read once that was asked for.
+    Checking { landing: bool, asked: bool },
     /// Waiting for the contract of a fingerprint.
     Contract,
     /// Waiting for the store to have the columns.
@@ -339,6 +339,11 @@ impl Partition {
         self.stored
     }
 
+    /// `S`: everything below it is folded into state.
+    pub const fn folded_next(&self) -> i64 {
+        self.meta.next
+    }
+
     /// Records that wait, and their bytes.
     pub fn waiting(&self) -> (usize, usize) {
         (self.buffer.records.len() - self.buffer.taken, self.buffer.bytes.len())
@@ -426,6 +431,10 @@ impl Partition {
                 Ok(Step::Claim)
             }
             Phase::Live => self.next_live(now, state),
+            Phase::Checking { ref mut asked, .. } if !*asked => {
+                *asked = true;
+                Ok(Step::Check)
+            }
             _ => Ok(Step::Wait(None)),
         }
     }
@@ -436,12 +445,16 @@ impl Partition {
         match due {
             Some(due) if due <= now || catching_up => {}
             _ => {
-                let check = self.last_landing + self.settings.idle_check;
-                if check <= now && self.stored.is_some() && self.buffer.records.is_empty() {
-                    self.phase = Phase::Checking { landing: false };
-                    return Ok(Step::Check);
+                if let Some(due) = due {
+                    return Ok(Step::Wait(Some(due)));
                 }
-                return Ok(Step::Wait(Some(due.map_or(check, |due| due.min(check.max(now))))));
+                // Whoever has claimed looks after its claim, also before it has landed anything.
+                let check = self.last_landing + self.settings.idle_check;
+                if check > now {
+                    return Ok(Step::Wait(Some(check)));
+                }
+                self.phase = Phase::Checking { landing: false, asked: true };
+                return Ok(Step::Check);
             }
         }
         let Some(first) = self.buffer.records.get(self.buffer.taken).copied() else { return Ok(Step::Wait(None)) };
@@ -544,23 +557,30 @@ impl Partition {
         Ok(())
     }
 
-    /// The landing failed. Where the answer is open, the cursor tells (`Step::Check` comes next); the caller waits before that.
+    /// A call to the store failed: the claim, a preparation, a landing or a look at the cursor. Where that passes by itself, the caller
+    /// waits and asks for the next step, which is the same one again; only after a landing, whose answer is open, it is `Step::Check`.
     pub fn failed(&mut self, kind: sink::Kind) -> sink::Remedy {
         let remedy = kind.remedy();
         if remedy == sink::Remedy::Retry {
-            self.phase = Phase::Checking { landing: true };
+            match &mut self.phase {
+                Phase::Claiming => self.phase = Phase::Idle,
+                Phase::Preparing(_) => self.phase = Phase::Live,
+                Phase::Landing => self.phase = Phase::Checking { landing: true, asked: false },
+                Phase::Checking { asked, .. } => *asked = false,
+                Phase::Idle | Phase::Live | Phase::Contract => {}
+            }
         }
         remedy
     }
 
-    /// A retry is due: `Step::Check` for a landing in doubt.
+    /// True while it is open whether a landing happened.
     pub const fn in_doubt(&self) -> bool {
-        matches!(self.phase, Phase::Checking { landing: true })
+        matches!(self.phase, Phase::Checking { landing: true, .. })
     }
 
     /// The cursor as the store holds it. Tells whether the batch is to be sent again, is done, or the claim is void.
     pub fn checked(&mut self, cursor: Option<Cursor>, state: &mut impl State, now: Duration) -> Result<Verdict, Stop> {
-        let Phase::Checking { landing } = self.phase else { return Ok(Verdict::Void) };
+        let Phase::Checking { landing, .. } = self.phase else { return Ok(Verdict::Void) };
         let mine = cursor.filter(|c| c.fence == self.fence && c.build == self.build);
         self.last_landing = now;
         match mine {
