@@ -155,7 +155,9 @@ impl Sink for MemorySink {
     }
 
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
-        Ok(self.store.replicas().get(&target.replica).and_then(|r| r.cursors.get(&partition)).copied())
+        let replicas = self.store.replicas();
+        let in_force = replicas.get(&target.replica).filter(|r| r.build == target.build);
+        Ok(in_force.and_then(|r| r.cursors.get(&partition)).copied())
     }
 
     fn land(&mut self, target: &Target, batch: &Batch) -> Result<(), Error> {

@@ -154,7 +154,8 @@ pub trait Sink: Send {
     /// Takes a partition over: raises the fence and reads `K`, in one transaction; refused to a build that is not in force.
     fn claim(&mut self, target: &Target, partition: i32) -> Result<Claim, Error>;
 
-    /// Reads a cursor as it stands, without changing anything.
+    /// Reads a cursor as it stands, without changing anything; `None` where another build than the target's is in force: an idle owner, whose
+    /// cursor nobody touched, learns of a rebuild only from here.
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error>;
 
     /// Lands rows and `K`, durably, as one compare-and-set: fence mine, `K` as expected, build in force; else nothing changes
