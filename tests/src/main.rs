@@ -4,5 +4,6 @@ mod dice;
 mod lander;
 mod oracle;
 mod property;
+mod simulate;
 mod small;
 mod vectors;

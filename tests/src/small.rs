@@ -53,6 +53,13 @@ pub fn key(number: u8) -> Vec<u8> {
     out
 }
 
+/// The encoded key columns of a key.
+pub fn plain_key(number: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    row::put_plain(LogicalType::Int64, Value::Int(number.into()), &mut out).expect("fits");
+    out
+}
+
 /// The parts of a change that it borrows.
 #[derive(Clone, Debug)]
 pub struct Parts {
@@ -99,14 +106,12 @@ impl Parts {
             What::Sweep(id) => Some(id),
             _ => None,
         };
-        let mut key_row = Vec::new();
-        row::put_plain(LogicalType::Int64, Value::Int(record.key.into()), &mut key_row).expect("fits");
         Self {
             op,
             sequence: (record.what != What::Bare).then(|| sequence(record.seq)),
             snapshot,
             unauthored: cells.as_ref().map(unauthored).unwrap_or_default(),
-            key_row: (!op.is_mark()).then_some(key_row),
+            key_row: (!op.is_mark()).then(|| plain_key(record.key)),
             after: cells.as_ref().map(|cells| row(record.key, cells)),
             key: (!op.is_mark()).then(|| key(record.key)),
         }
