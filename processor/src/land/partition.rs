@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use landfall_schemas::change::{self, Op};
-use landfall_schemas::contract::Fingerprint;
+use landfall_schemas::contract::{self, Fingerprint};
 use landfall_schemas::provenance::{Place, SourcePartition};
 use landfall_schemas::table::Evolution;
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
@@ -175,6 +175,15 @@ struct Meta {
     next: i64,
     sources: Vec<(SourcePartition, Place)>,
     marks: Marks,
+    columns: Columns,
+}
+
+/// The columns that rows in state are in: how many, and a checksum of their names and types. A replica's columns grow at their end, but in
+/// which order they came may differ after a store was put back; rows of another order would be read as something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Columns {
+    count: u64,
+    checksum: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -368,20 +377,26 @@ impl Partition {
         *self = Self { counts, ..Self::new(self.name.clone(), settings, build, target, seed) };
     }
 
-    /// The store granted the claim: judges state against `K` and tells from which log offset to fetch.
+    /// The store granted the claim: judges state against `K` and tells from which log offset to fetch. The log's bounds are read after the
+    /// claim, or an end that the former owner has landed past would look like a loss.
     pub fn claimed(&mut self, claim: Claim, log: LogBounds, state: &mut impl State, now: Duration) -> Result<i64, Stop> {
         let (slot, bytes) = state.open(&self.name)?;
         self.slot = slot;
         self.fence = claim.fence;
         self.stored = claim.next;
-        let k = claim.next.unwrap_or(log.begin);
-        let fresh = Meta { build: self.build, next: log.begin, ..Meta::default() };
-        self.meta = match bytes {
-            None => fresh,
-            Some(bytes) => {
-                let meta = Meta::decode(&bytes).map_err(|_| state::Error::Corrupt { what: "the meta record of a slot" })?;
-                let ahead = meta.next > k && !fault::bug(Bug::StateBeforeLand);
-                if ahead || meta.build != self.build {
+        let truncated = |needed| Stop::LogTruncated { begin: log.begin, end: log.end, needed };
+        let fresh = Meta { build: self.build, ..Meta::default() };
+        self.meta = match bytes.map(|bytes| Meta::decode(&bytes)).transpose() {
+            Err(_) => return Err(state::Error::Corrupt { what: "the meta record of a slot" }.into()),
+            Ok(None) => fresh,
+            Ok(Some(meta)) => {
+                // Judged before the state is discarded: it is the last witness of what the log has lost.
+                if meta.build == self.build && log.end < meta.next {
+                    return Err(truncated(meta.next));
+                }
+                let ahead = meta.next > claim.next.unwrap_or(0) && !fault::bug(Bug::StateBeforeLand);
+                let readable = meta.columns == Columns::of(self.target.as_ref(), meta.columns.count);
+                if ahead || meta.build != self.build || !readable {
                     self.counts.discards += 1;
                     self.slot = state.discard(&self.name)?;
                     fresh
@@ -390,13 +405,12 @@ impl Partition {
                 }
             }
         };
-        let truncated = |needed| Stop::LogTruncated { begin: log.begin, end: log.end, needed };
-        if log.end < k {
+        if let Some(k) = claim.next.filter(|k| log.end < *k) {
             return Err(truncated(k));
         }
         // What state lacks must still be in the log: a log is never trimmed (ARCHITECTURE.md, The log).
-        if log.begin > self.meta.next || (log.begin > 0 && claim.next.is_none()) {
-            return Err(truncated(self.meta.next.min(0)));
+        if log.begin > self.meta.next {
+            return Err(truncated(self.meta.next));
         }
         self.buffer = Buffer::default();
         self.phase = Phase::Live;
@@ -530,8 +544,10 @@ impl Partition {
         }
     }
 
-    /// The store has the columns that were asked for.
+    /// The store has the columns that were asked for. `target` is the schema that it remembers: those of this partition first, then what
+    /// other partitions and processes added, then what was asked for. Rows in state are in its first columns.
     pub fn prepared(&mut self, target: TableSchema) {
+        debug_assert!(self.target.as_ref().is_none_or(|old| target.columns().starts_with(old.columns())), "a replica's columns grow at the end");
         for known in self.known.values_mut() {
             let covered = matches!(target.compare(&known.schema), Evolution::Covers { added, .. } if added.is_empty());
             known.mapping = covered.then(|| Mapping::new(&known.schema, &target));
@@ -606,6 +622,7 @@ impl Partition {
             self.writes.put(arena.get(e.key), |out| entry::encode(if forget { &empty } else { &e.index }, arena, out));
         }
         fault::point("mid_state");
+        self.pending.columns = Columns::of(self.target.as_ref(), u64::MAX);
         let mut meta = Vec::with_capacity(64);
         self.pending.encode(&mut meta);
         state.write(self.slot, &self.writes, &meta)?;
@@ -976,6 +993,16 @@ impl Counts {
     }
 }
 
+impl Columns {
+    /// Those of the first `most` columns of a replica.
+    fn of(target: Option<&TableSchema>, most: u64) -> Self {
+        let columns = target.map(TableSchema::columns).unwrap_or_default();
+        let count = most.min(columns.len() as u64);
+        let text: String = columns.iter().take(count as usize).map(|column| format!("{} {}\0", column.name, column.ty)).collect();
+        Self { count, checksum: contract::crc64(text.as_bytes()) }
+    }
+}
+
 impl Meta {
     const LAYOUT: u8 = 1;
 
@@ -983,6 +1010,8 @@ impl Meta {
         out.push(Self::LAYOUT);
         put_varint(out, u64::from(self.build));
         put_long(out, self.next);
+        put_varint(out, self.columns.count);
+        out.extend_from_slice(&self.columns.checksum.to_le_bytes());
         put_varint(out, self.sources.len() as u64);
         for (source, place) in &self.sources {
             out.extend_from_slice(&source.incarnation);
@@ -1006,6 +1035,7 @@ impl Meta {
         }
         let build = u16::try_from(reader.varint()?).map_err(|_| WireError::Number)?;
         let mut meta = Self { build, next: reader.long()?, ..Self::default() };
+        meta.columns = Columns { count: reader.varint()?, checksum: u64::from_le_bytes(reader.array()?) };
         for _ in 0..reader.varint()? {
             let incarnation = reader.array()?;
             let partition = i32::try_from(reader.long()?).map_err(|_| WireError::Number)?;

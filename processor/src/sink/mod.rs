@@ -147,7 +147,8 @@ pub trait Sink: Send {
     /// `build` above the stored one is put in force as `rebuild` does it; one below it is refused ([`Kind::Build`]).
     fn open(&mut self, replica: &str, table: &str, build: Option<u16>) -> Result<Opened, Error>;
 
-    /// Creates the replica's table, or widens it by nullable columns, so that it covers `target.schema` (law 12), and remembers the schema.
+    /// Creates the replica's table, or widens it by nullable columns, so that it covers `target.schema` (law 12), and remembers the schema:
+    /// what it remembers grows at its end by what it lacks, and nothing in it moves. [`Self::open`] tells it.
     /// A table that is there and not ours is refused and left alone ([`Kind::TableExists`]).
     fn prepare(&mut self, target: &Target) -> Result<(), Error>;
 
