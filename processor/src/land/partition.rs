@@ -418,8 +418,11 @@ impl Partition {
         Ok(self.meta.next)
     }
 
-    /// A record arrived. Records come in the order of their offsets.
+    /// A record arrived. Records come in the order of their offsets; what was fetched for an earlier claim is passed over.
     pub fn push(&mut self, record: Record<'_>, now: Duration) -> Result<(), Stop> {
+        if matches!(self.phase, Phase::Idle | Phase::Claiming) || record.offset < self.next_wanted() {
+            return Ok(());
+        }
         let (fingerprint, _) = change::split_fingerprint(record.value).map_err(|source| Stop::Record { offset: record.offset, source })?;
         let bytes = &mut self.buffer.bytes;
         let mut add = |part: &[u8]| {
@@ -556,8 +559,11 @@ impl Partition {
         self.phase = Phase::Live;
     }
 
-    /// The batch landed: state follows, then the buffer lets go of it.
+    /// The batch landed: state follows, then the buffer lets go of it. An answer to a claim that was given up since changes nothing.
     pub fn landed(&mut self, state: &mut impl State, now: Duration) -> Result<(), Stop> {
+        if !matches!(self.phase, Phase::Landing | Phase::Checking { landing: true, .. }) {
+            return Ok(());
+        }
         let next = self.batch.next;
         fault::point("post_land");
         if !fault::bug(Bug::StateBeforeLand) {
