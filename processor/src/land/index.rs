@@ -287,8 +287,13 @@ impl Index {
     /// Takes in a bare tombstone: behind the record that precedes it in its source partition; nothing after a delete or after nothing.
     pub fn bury(&mut self, source: u16, place: Place) {
         let Some(last) = self.last.iter().find(|l| l.source == source) else { return };
-        if !last.deleted {
-            self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() });
+        if last.deleted {
+            return;
+        }
+        // Of several behind one record the last one is voided last, so it alone counts.
+        match self.tombstones.iter_mut().find(|t| t.source == source && t.behind == last.sequence) {
+            Some(same) => same.place = place,
+            None => self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() }),
         }
     }
 
