@@ -2,11 +2,11 @@
 
 /// A stream of decisions.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// The stream of a seed.
-    pub const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66_D1CE_4E5B)
     }
 
@@ -18,7 +18,7 @@ impl Dice {
     }
 
     /// Uniform in `0..n`; 0 for `n` below 2.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         if n < 2 {
             return 0;
         }
@@ -26,17 +26,17 @@ impl Dice {
     }
 
     /// True in `n` of `of` cases.
-    pub fn chance(&mut self, n: usize, of: usize) -> bool {
+    pub(crate) fn chance(&mut self, n: usize, of: usize) -> bool {
         self.below(of) < n
     }
 
     /// One of several.
-    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 
     /// Brings a list into a random order.
-    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
             list.swap(i, self.below(i + 1));
         }

@@ -15,7 +15,7 @@ use crate::oracle::{Record, Values};
 use crate::small;
 
 /// What was landed.
-pub struct Landed {
+pub(crate) struct Landed {
     /// The replica's rows at last.
     pub rows: Vec<(u8, Values)>,
     /// For each batch, the deltas: key, row, log offset of the version.
@@ -25,13 +25,13 @@ pub struct Landed {
 }
 
 /// Settings that never wait.
-pub fn settings(fold: Config) -> Settings {
+pub(crate) fn settings(fold: Config) -> Settings {
     let debounce = Debounce { quiet: Duration::ZERO, max_delay: Duration::ZERO, rows_max: 100, bytes_max: 1 << 20 };
     Settings { fold, debounce, refuse: None, idle_check: Duration::from_secs(60) }
 }
 
 /// Lands a log; `ends(i)` tells whether a batch ends behind the record `i`.
-pub fn land(config: Config, log: &[Record], ends: impl Fn(usize) -> bool) -> Landed {
+pub(crate) fn land(config: Config, log: &[Record], ends: impl Fn(usize) -> bool) -> Landed {
     let name = SlotName { replica: "store.t".to_owned(), generation: 0, partition: 0 };
     let store = Store::new(Style::Transactional);
     let (mut sink, mut state) = (MemorySink::new(store.clone()), MemoryState::default());

@@ -2,6 +2,7 @@
 
 mod dice;
 mod lander;
+mod landing;
 mod oracle;
 mod property;
 mod simulate;

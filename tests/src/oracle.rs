@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 
 /// A value: NULL or a letter.
-pub type Value = Option<u8>;
+pub(crate) type Value = Option<u8>;
 
 /// The columns of a row.
-pub type Values = [Value; 3];
+pub(crate) type Values = [Value; 3];
 
 /// What a record says of each column: nothing, or a value.
-pub type Cells = [Option<Value>; 3];
+pub(crate) type Cells = [Option<Value>; 3];
 
 /// Where a record stands: source partition, offset, ordinal in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At {
+pub(crate) struct At {
     pub source: u8,
     pub offset: i64,
     pub ordinal: u32,
@@ -24,7 +24,7 @@ pub struct At {
 
 /// What a record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub(crate) enum What {
     /// Create or update.
     Write(Cells),
     /// Read by a snapshot; a full one has an id.
@@ -41,7 +41,7 @@ pub enum What {
 
 /// One record of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     pub at: At,
     pub key: u8,
     pub seq: u64,
@@ -50,7 +50,7 @@ pub struct Record {
 
 /// The rules that differ from table to table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// Ties by the user's sequencing columns; else by a dialect's own sequence.
     pub user: bool,
     /// A column that nobody authored reads NULL; else its row is absent.
@@ -60,11 +60,11 @@ pub struct Rules {
 }
 
 /// A place in the fold: sequence, then what stands there (0 sweep, 1 event, 2 tombstone, 3 truncate).
-pub type Rank = (u64, u8);
+pub(crate) type Rank = (u64, u8);
 
 /// A row of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub start: Rank,
     pub end: Option<Rank>,
     pub tail: Rank,
@@ -95,12 +95,9 @@ fn cuts(records: &[Record], events: &[&Record], key: u8) -> Vec<Rank> {
     for record in records {
         match record.what {
             What::Truncate => cuts.push((record.seq, 3)),
-            What::Sweep(id) => {
-                // A row of that snapshot spares the key.
-                if !events.iter().any(|e| matches!(e.what, What::Read(_, Some(of)) if of == id)) {
-                    cuts.push((record.seq, 0));
-                }
-            }
+            // A row of that snapshot spares the key.
+            What::Sweep(id) if events.iter().any(|e| matches!(e.what, What::Read(_, Some(of)) if of == id)) => {}
+            What::Sweep(_) => cuts.push((record.seq, 0)),
             What::Bare if record.key == key => {
                 let mut line: Vec<&&Record> = events.iter().filter(|e| e.at.source == record.at.source).collect();
                 line.sort_by_key(|e| e.at);
@@ -124,7 +121,7 @@ fn cuts(records: &[Record], events: &[&Record], key: u8) -> Vec<Rank> {
 }
 
 /// All rows that a key ever had.
-pub fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
+pub(crate) fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
     let mut events: Vec<&Record> = records.iter().filter(|r| r.key == key && (cells(r.what).is_some() || r.what == What::Delete)).collect();
     let cuts = cuts(records, &events, key);
     events.sort_by_key(|e| (e.seq, tie(e, rules)));
@@ -175,7 +172,7 @@ pub fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
 }
 
 /// The row that a key has now.
-pub fn latest(records: &[Record], key: u8, rules: Rules) -> Option<Values> {
+pub(crate) fn latest(records: &[Record], key: u8, rules: Rules) -> Option<Values> {
     history(records, key, rules).last().filter(|row| row.end.is_none()).map(|row| row.values)
 }
 

@@ -154,8 +154,8 @@ impl Held {
         };
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: ColumnSet::new() };
         if let Some(cells) = cells {
-            event.row = RowSpan { span: self.arena.add(&small::row(self.key, &cells)), columns: 4 };
-            event.unauthored = small::unauthored(&cells);
+            event.row = RowSpan { span: self.arena.add(&small::row(self.key, &cells, small::WHOLE)), columns: 4 };
+            event.unauthored = small::unauthored(&cells, small::WHOLE);
         }
         self.index.insert(Arrival { source, sequence, snapshot, event }, self.config.ties, &self.arena);
         if self.prune {
@@ -392,7 +392,7 @@ fn damaged_state_is_refused_and_never_panics() {
             if let Ok(index) = entry::decode(&damaged, &mut arena) {
                 let (mut scratch, mut runs) = (Scratch::default(), Vec::new());
                 let columns = small::SCHEMA.columns();
-                let _ = fold::fold(&index, &Marks::default(), &held.config, columns, &mut arena, &mut scratch, &mut runs);
+                let _folded = fold::fold(&index, &Marks::default(), &held.config, columns, &mut arena, &mut scratch, &mut runs);
             }
         }
     }

@@ -119,8 +119,8 @@ fn fold_index(order: &[Record], split: u32, key: u8, shape: Shape) -> Vec<(u64, 
             }
             _ if record.key != key => continue,
             What::Write(cells) => {
-                let row = RowSpan { span: arena.add(&small::row(key, &cells)), columns: 4 };
-                event(Kind::Upsert, row, small::unauthored(&cells))
+                let row = RowSpan { span: arena.add(&small::row(key, &cells, small::WHOLE)), columns: 4 };
+                event(Kind::Upsert, row, small::unauthored(&cells, small::WHOLE))
             }
             _ => event(Kind::Delete, RowSpan::default(), ColumnSet::new()),
         };

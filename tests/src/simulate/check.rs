@@ -2,6 +2,7 @@
 
 use landfall::sink::memory::Style;
 use landfall::sink::{Batch, VERSION_OFFSET_BITS};
+use landfall_schemas::TableSchema;
 
 use crate::oracle::{self, Rules, Values};
 use crate::small;
@@ -20,7 +21,7 @@ impl World {
     }
 
     /// Every row of a batch is what the prefix named by its version folds to, each identity stands there once, and equal versions are equal.
-    pub fn check_batch(&mut self, i: usize, batch: &Batch) {
+    pub(super) fn check_batch(&mut self, i: usize, schema: &TableSchema, batch: &Batch) {
         let (id, l) = (self.landers[i].id, self.landers[i].l);
         if batch.is_empty() {
             self.met(Met::EmptyBatch);
@@ -28,7 +29,7 @@ impl World {
         let mut keys = Vec::new();
         for delta in batch.deltas() {
             let key = small::read_key(delta.key);
-            let row = delta.row.map(|row| small::read_row(row).1);
+            let row = delta.row.map(|row| small::read_row_of(schema, row).1);
             let next = (delta.version & ((1 << VERSION_OFFSET_BITS) - 1)).cast_signed();
             tell!(self, "    key {key} version {next}: {row:?}");
             self.met(if row.is_some() { Met::Delta } else { Met::Tombstone });
@@ -51,7 +52,7 @@ impl World {
     }
 
     /// A look at the store at any time: it shows the fold of the prefix `K`, where nothing newer is on its way into a replacing store.
-    pub fn sample(&mut self, l: usize) {
+    pub(super) fn sample(&mut self, l: usize) {
         self.met(Met::Sample);
         let wrong = {
             let replicas = self.store.replicas();
@@ -64,7 +65,8 @@ impl World {
                 if self.plan.style == Style::Replacing && stored.is_some_and(|s| s.version > floor) {
                     return None;
                 }
-                let shown = stored.and_then(|s| s.row.as_deref()).map(|row| small::read_row(row).1);
+                let schema = replica.schema.as_ref().unwrap_or(&small::SCHEMA);
+                let shown = stored.and_then(|s| s.row.as_deref()).map(|row| small::read_row_of(schema, row).1);
                 let expected = self.expected(l, k, *key);
                 (shown != expected).then(|| format!("at K = {k} of log {l}, key {key} shows {shown:?}, the fold of the prefix has {expected:?}"))
             })
@@ -75,7 +77,7 @@ impl World {
     }
 
     /// Everything is landed: the replica is the fold of the whole log.
-    pub fn check_rest(&mut self, when: &str) {
+    pub(super) fn check_rest(&mut self, when: &str) {
         let mut expected: Vec<(u8, Values)> = Vec::new();
         for (l, log) in self.logs.iter().enumerate() {
             let end = log.entries.len() as i64;
@@ -90,13 +92,15 @@ impl World {
 
     fn shown(&self) -> Vec<(u8, Values)> {
         let replicas = self.store.replicas();
-        let mut shown: Vec<(u8, Values)> = replicas[REPLICA].live().map(|(_, row)| small::read_row(row)).collect();
+        let replica = &replicas[REPLICA];
+        let schema = replica.schema.as_ref().unwrap_or(&small::SCHEMA);
+        let mut shown: Vec<(u8, Values)> = replica.live().map(|(_, row)| small::read_row_of(schema, row)).collect();
         shown.sort_unstable();
         shown
     }
 
     /// The replica is the table of the source.
-    pub fn check_truth(&mut self) {
+    pub(super) fn check_truth(&mut self) {
         let mut truth: Vec<(u8, Values)> = (0..self.plan.keys).filter_map(|k| Some((self.plan.ids[k], self.source.table[k]?))).collect();
         truth.sort_unstable();
         let shown = self.shown();

@@ -10,13 +10,13 @@ use super::world::{REPLICA, World, tell};
 use super::{HOSTS, Met};
 
 /// A backup of the store.
-pub struct Copy {
+pub(super) struct Copy {
     era: u32,
     replica: Replica,
 }
 
 impl World {
-    pub fn fault(&mut self) {
+    pub(super) fn fault(&mut self) {
         match self.dice.below(12) {
             0..=3 if self.plan.normaliser_faults => self.normaliser_fault(),
             4..=7 if self.plan.lander_faults => self.lander_fault(),

@@ -25,6 +25,8 @@ enum Stage {
     Ask,
     Claim,
     Prepare(TableSchema),
+    /// Asks what the store remembers.
+    Prepared,
     /// A batch is with the store; a replacing store still waits for these of its rows, then for the cursor.
     Landing(Vec<usize>),
     /// The batch is in the store, the core does not know yet.
@@ -34,7 +36,7 @@ enum Stage {
 }
 
 /// One process's hold on a log partition.
-pub struct Lander {
+pub(super) struct Lander {
     pub id: u32,
     pub l: usize,
     pub host: usize,
@@ -54,7 +56,7 @@ pub struct Lander {
 }
 
 /// A request of a dead, paused or impatient lander that may still reach the store.
-pub enum Late {
+pub(super) enum Late {
     Land(Target, Batch),
     Rows(Target, Batch),
     Cursor(Target, Batch),
@@ -70,7 +72,7 @@ fn copy(batch: &Batch, only: Option<usize>) -> Batch {
 
 impl World {
     /// A process takes a log partition over on a host; a former one there is dead, for the state directory has one owner.
-    pub fn own_log(&mut self, l: usize, host: usize) {
+    pub(super) fn own_log(&mut self, l: usize, host: usize) {
         for i in 0..self.landers.len() {
             if self.landers[i].l == l {
                 self.landers[i].owner = false;
@@ -108,7 +110,7 @@ impl World {
         !self.calm && self.plan.lander_faults && self.dice.chance(1, one_in)
     }
 
-    pub fn lander_step(&mut self, i: usize) {
+    pub(super) fn lander_step(&mut self, i: usize) {
         let (id, l, host) = (self.landers[i].id, self.landers[i].l, self.landers[i].host);
         match self.landers[i].stage.clone() {
             Stage::Open => {
@@ -116,6 +118,7 @@ impl World {
                 let opened = x.sink.open(REPLICA, "t", None).expect("no build is asked for");
                 x.core.reclaim(opened.build, opened.schema);
                 x.target.build = opened.build;
+                x.target.schema = x.core.target().map_or_else(|| small::SCHEMA.clone(), |schema| Arc::new(schema.clone()));
                 x.stage = Stage::Ask;
             }
             Stage::Ask => self.ask(i),
@@ -148,14 +151,28 @@ impl World {
             Stage::Prepare(schema) => {
                 let lost = self.strikes(6);
                 let x = &mut self.landers[i];
-                x.target.schema = Arc::new(schema.clone());
-                x.sink.prepare(&x.target).expect("takes any schema");
-                if lost {
-                    self.failed(i, Kind::Unavailable);
-                } else {
-                    x.core.prepared(schema);
-                    x.stage = Stage::Ask;
+                x.target.schema = Arc::new(schema);
+                match x.sink.prepare(&x.target) {
+                    Ok(()) if lost => self.failed(i, Kind::Unavailable),
+                    Ok(()) => x.stage = Stage::Prepared,
+                    Err(error) => self.refused(i, &error),
                 }
+            }
+            Stage::Prepared => {
+                // Others may have widened the table too: in which order, the store remembers.
+                let x = &mut self.landers[i];
+                let opened = x.sink.open(REPLICA, "t", None).expect("no build is asked for");
+                let Some(schema) = opened.schema.filter(|_| opened.build == x.target.build) else { return self.claim_anew(i) };
+                let grown = x.core.target().is_none_or(|old| schema.columns().starts_with(old.columns()));
+                let covers = schema.columns().len() >= x.target.schema.columns().len();
+                if !(grown && covers) {
+                    // The store was put back in between.
+                    return self.claim_anew(i);
+                }
+                x.target.schema = Arc::new(schema.clone());
+                x.core.prepared(schema);
+                x.stage = Stage::Ask;
+                self.met(Met::Widened);
             }
             Stage::Landing(rows) => match self.plan.style {
                 Style::Transactional => self.land(i),
@@ -207,13 +224,17 @@ impl World {
                 // Nothing is fetched before the claim.
                 (x.stage, x.fetch) = (Stage::Claim, -1);
             }
-            Step::Contract(fingerprint) => x.core.contract(fingerprint, (**small::SCHEMA).clone()).expect("the first schema"),
+            Step::Contract(fingerprint) => {
+                let (schema, _) = small::VERSIONS.iter().find(|v| v.1 == fingerprint).expect("a contract that was published");
+                x.core.contract(fingerprint, schema.clone()).expect("columns are only added");
+            }
             Step::Prepare(schema) => x.stage = Stage::Prepare(schema),
             Step::Land => {
                 x.stage = Stage::Landing((0..x.core.batch().len()).collect());
                 let batch = copy(x.core.batch(), None);
                 tell!(self, "lander {id} makes a batch of log {l}: {:?} to {} with {} rows", batch.expected, batch.next, batch.len());
-                self.check_batch(i, &batch);
+                let schema = Arc::clone(&self.landers[i].target.schema);
+                self.check_batch(i, &schema, &batch);
             }
             Step::Check => {
                 if !x.core.in_doubt() {
@@ -308,7 +329,7 @@ impl World {
     }
 
     /// What a lander had under way with the store goes on by itself.
-    pub fn leave_behind(&mut self, i: usize, rows: &[usize]) {
+    pub(super) fn leave_behind(&mut self, i: usize, rows: &[usize]) {
         let x = &self.landers[i];
         let (target, batch) = (&x.target, x.core.batch());
         match self.plan.style {
@@ -325,7 +346,7 @@ impl World {
     }
 
     /// A late request arrives.
-    pub fn late_arrives(&mut self) {
+    pub(super) fn late_arrives(&mut self) {
         if self.late.is_empty() {
             return;
         }
@@ -439,7 +460,7 @@ impl World {
     }
 
     /// What was under way when a lander dies.
-    pub fn die(&mut self, i: usize) {
+    pub(super) fn die(&mut self, i: usize) {
         self.landers[i].alive = false;
         match self.landers[i].stage.clone() {
             Stage::Landing(rows) => {
@@ -454,12 +475,12 @@ impl World {
     }
 
     /// A lander that has nothing under way.
-    pub fn is_at_ease(&self, i: usize) -> bool {
+    pub(super) fn is_at_ease(&self, i: usize) -> bool {
         self.landers[i].stage == Stage::Ask
     }
 
     /// Owners go on undisturbed until everything is landed and every cursor was looked at.
-    pub fn settle_landers(&mut self) {
+    pub(super) fn settle_landers(&mut self) {
         self.landers.retain(|x| x.owner);
         let since = self.now;
         for _ in 0..4_000 {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use landfall::fault::{self, Bug};
 use landfall::normalise::partition::{Item, Outcome, Partition};
 use landfall::normalise::{Destination, Outbox};
 
@@ -20,7 +21,7 @@ struct Request {
 }
 
 /// One process's hold on a source partition, with its producer.
-pub struct Normaliser {
+pub(super) struct Normaliser {
     part: usize,
     owner: bool,
     /// It reads, hears acknowledgements and commits; requests of a dead one may still arrive.
@@ -42,7 +43,7 @@ impl Normaliser {
 
 impl World {
     /// A process takes a source partition over, at what is committed.
-    pub fn own_source(&mut self, part: usize) {
+    pub(super) fn own_source(&mut self, part: usize) {
         self.normalisers.iter_mut().filter(|n| n.part == part).for_each(|n| n.owner = false);
         self.normalisers.retain(|n| n.owner || n.alive || n.is_flying());
         let (from, metadata) = self.committed[part].clone();
@@ -52,7 +53,7 @@ impl World {
         tell!(self, "source {part} is taken over at {from} (mark {metadata:?})");
     }
 
-    pub fn normaliser_step(&mut self, i: usize) {
+    pub(super) fn normaliser_step(&mut self, i: usize) {
         if !self.normalisers[i].alive {
             return self.append_any(i);
         }
@@ -78,8 +79,10 @@ impl World {
         let token = n.core.fetched(offset);
         n.from = offset + 1;
         if matches!(line, Line::Poison) {
-            n.core.expect(token);
-            n.letters.push_back((token, offset));
+            if !fault::bug(Bug::CommitPastRejected) {
+                n.core.expect(token);
+                n.letters.push_back((token, offset));
+            }
             n.core.acknowledged(token);
             return;
         }
@@ -87,7 +90,7 @@ impl World {
         let outcome = match self.parts[n.part][at].as_ref() {
             Some(parts) => {
                 let item = Item { ordinal: 0, key: parts.key.as_deref(), change: &parts.change() };
-                n.core.process(token, offset, *small::FINGERPRINT, &[item], self.now, &mut outbox)
+                n.core.process(token, offset, parts.fingerprint(), &[item], self.now, &mut outbox)
             }
             None => n.core.ignore(),
         };
@@ -136,14 +139,19 @@ impl World {
             let repeat = place.is_some_and(|place| place < *seen);
             if place == Some(*seen) {
                 *seen += 1;
-                if let Line::Record(record) = self.source.parts[part][request.at].1 {
+                if let Line::Record(record, _) = self.source.parts[part][request.at].1 {
                     log.distinct.push(record);
                 }
             }
             log.entries.push(request.entry);
             log.upto.push(log.distinct.len());
             let (offset, source_offset) = (log.entries.len() - 1, self.source.parts[part][request.at].0);
-            tell!(self, "log {l}:{offset} <- source {part}:{source_offset}{}{}", if repeat { " (repeat)" } else { "" }, if late { " (late)" } else { "" });
+            tell!(
+                self,
+                "log {l}:{offset} <- source {part}:{source_offset}{}{}",
+                if repeat { " (repeat)" } else { "" },
+                if late { " (late)" } else { "" }
+            );
             if repeat {
                 self.met(Met::Repeat);
             } else if place != Some(self.logs[l].due[part].1 - 1) {
@@ -189,7 +197,7 @@ impl World {
         }
     }
 
-    pub fn normaliser_fault(&mut self) {
+    pub(super) fn normaliser_fault(&mut self) {
         let owners: Vec<usize> = (0..self.normalisers.len()).filter(|i| self.normalisers[*i].owner).collect();
         let i = *self.dice.pick(&owners);
         let part = self.normalisers[i].part;
@@ -226,7 +234,7 @@ impl World {
     }
 
     /// Owners go on undisturbed until everything is committed.
-    pub fn settle_normalisers(&mut self) {
+    pub(super) fn settle_normalisers(&mut self) {
         for i in 0..self.normalisers.len() {
             if !self.normalisers[i].owner {
                 while self.normalisers[i].is_flying() && self.dice.chance(3, 4) {

@@ -5,14 +5,15 @@
 
 use crate::dice::Dice;
 use crate::oracle::{At, Cells, Record, Values, What};
+use crate::small;
 
 use super::{KEYS, Plan};
 
 /// What a record of the source topic holds.
 #[derive(Clone, Copy, Debug)]
-pub enum Line {
-    /// A change or a mark.
-    Record(Record),
+pub(super) enum Line {
+    /// A change or a mark, in a version of the table.
+    Record(Record, usize),
     /// Nothing for the log.
     Heartbeat,
     /// Nothing that can be read: it goes to the dead letters.
@@ -20,7 +21,7 @@ pub enum Line {
 }
 
 /// Source partitions with the offsets of their records, and the table at the end.
-pub struct Source {
+pub(super) struct Source {
     pub parts: Vec<Vec<(i64, Line)>>,
     pub table: [Option<Values>; KEYS],
 }
@@ -32,6 +33,7 @@ struct Sent {
     key: u8,
     seq: u64,
     what: What,
+    version: usize,
     /// A delete is a `d`, a `d` and a tombstone, or a tombstone alone (the `d` was compacted away).
     tombstone: bool,
     delete: bool,
@@ -42,7 +44,9 @@ struct Connector<'a> {
     plan: &'a Plan,
     parts: Vec<Vec<(i64, Line)>>,
     table: [Option<Values>; KEYS],
-    past: Vec<(u64, [Option<Values>; KEYS])>,
+    /// Version of the table, which gains columns.
+    version: usize,
+    past: Vec<(u64, [Option<Values>; KEYS], usize)>,
     epoch: u64,
     position: u64,
     snapshots: i64,
@@ -53,10 +57,10 @@ struct Connector<'a> {
 const RECORDS_MAX: usize = 44;
 
 /// The script of a run.
-pub fn write(dice: &mut Dice, plan: &Plan) -> Source {
+pub(super) fn write(dice: &mut Dice, plan: &Plan) -> Source {
     let parts = vec![Vec::new(); plan.sources];
-    let mut c =
-        Connector { dice, plan, parts, table: [None; KEYS], past: Vec::new(), epoch: 1, position: 0, snapshots: 0, stream: Vec::new() };
+    let (table, version) = ([None; KEYS], if plan.widening { 0 } else { small::WHOLE });
+    let mut c = Connector { dice, plan, parts, table, version, past: Vec::new(), epoch: 1, position: 0, snapshots: 0, stream: Vec::new() };
     if plan.snapshots && c.dice.chance(1, 2) {
         for _ in 0..c.dice.below(4) {
             let _ = c.transact();
@@ -105,7 +109,7 @@ impl Connector<'_> {
     }
 
     fn change(&self, key: u8, seq: u64, what: What) -> Sent {
-        Sent { part: self.part_of(key, seq), key, seq, what, tombstone: false, delete: true }
+        Sent { part: self.part_of(key, seq), key, seq, what, version: self.version, tombstone: false, delete: true }
     }
 
     fn delete(&mut self, key: u8, seq: u64) -> Sent {
@@ -122,10 +126,10 @@ impl Connector<'_> {
         }
         let id = self.plan.ids[sent.key as usize];
         if sent.delete {
-            self.put(sent.part, |at| Line::Record(Record { at, key: id, seq: sent.seq, what: sent.what }));
+            self.put(sent.part, |at| Line::Record(Record { at, key: id, seq: sent.seq, what: sent.what }, sent.version));
         }
         if sent.tombstone {
-            self.put(sent.part, |at| Line::Record(Record { at, key: id, seq: 0, what: What::Bare }));
+            self.put(sent.part, |at| Line::Record(Record { at, key: id, seq: 0, what: What::Bare }, sent.version));
         }
     }
 
@@ -137,24 +141,29 @@ impl Connector<'_> {
     }
 
     fn value(&mut self) -> Option<u8> {
-        if self.dice.chance(1, 6) { None } else { Some(b'a' + self.dice.below(4) as u8) }
+        if self.dice.chance(1, 6) { None } else { Some(b'a' + self.dice.below(self.plan.letters) as u8) }
     }
 
     /// One transaction, and what the connector would send for it.
     fn transact(&mut self) -> Vec<Sent> {
         let key = self.dice.below(self.plan.keys) as u8;
-        self.past.push((self.position, self.table));
+        self.past.push((self.position, self.table, self.version));
         self.position += 1;
+        if self.version < small::WHOLE && self.dice.chance(1, 5) {
+            self.version += 1;
+        }
+        let has = |c: usize| small::columns(self.version).contains(&c);
+        let has: [bool; 3] = std::array::from_fn(has);
         let seq = self.seq(2);
         let Some(row) = self.table[key as usize] else {
-            let values = std::array::from_fn(|_| self.value());
+            let values = std::array::from_fn(|c| if has[c] { self.value() } else { None });
             self.table[key as usize] = Some(values);
             return vec![self.change(key, seq, What::Write(values.map(Some)))];
         };
         let what = self.dice.below(8);
         if what < 4 {
             let mut cells: Cells = row.map(Some);
-            for cell in &mut cells {
+            for (cell, _) in cells.iter_mut().zip(has).filter(|(_, has)| *has) {
                 if self.dice.chance(1, 2) {
                     *cell = Some(self.value());
                 } else if self.plan.unauthored && self.dice.chance(2, 3) {
@@ -164,7 +173,8 @@ impl Connector<'_> {
             self.table[key as usize] = Some(std::array::from_fn(|c| cells[c].unwrap_or(row[c])));
             return vec![self.change(key, seq, What::Write(cells))];
         }
-        if what == 6 && self.plan.key_changes
+        if what == 6
+            && self.plan.key_changes
             && let Some(other) = (0..self.plan.keys).find(|k| self.table[*k].is_none())
         {
             self.table[other] = self.table[key as usize].take();
@@ -183,12 +193,12 @@ impl Connector<'_> {
     /// Reads the whole table at a place while transactions go on, perhaps after failed attempts, and says when it has.
     fn snapshot(&mut self) {
         for attempt in 0.. {
-            // A snapshot may stand at the place of the last transaction: its rows lose that tie.
+            // A snapshot may stand at the place of the last transaction, of which nothing is behind it; its rows lose that tie.
             if self.dice.chance(1, 2) {
                 self.position += 1;
             }
             self.snapshots += 1;
-            let (seq, id, rows) = (self.seq(2), self.snapshots, self.table);
+            let (seq, id, rows) = (self.seq(3), self.snapshots, self.table);
             let aborted = attempt < 2 && self.dice.chance(1, 4);
             let mut meanwhile = Vec::new();
             for (key, row) in rows.iter().enumerate() {
@@ -253,7 +263,7 @@ impl Connector<'_> {
             return;
         }
         let back = self.past.len() - 1 - self.dice.below(self.past.len().min(6));
-        (self.position, self.table) = self.past[back];
+        (self.position, self.table, self.version) = self.past[back];
         self.past.truncate(back);
         self.epoch += 1;
         self.stream.clear();

@@ -18,10 +18,10 @@ use super::source::{Line, Source};
 use super::{HOSTS, LOGS, Met, Plan, Tally};
 
 /// Name of the one replica.
-pub const REPLICA: &str = "store.t";
+pub(super) const REPLICA: &str = "store.t";
 
 /// A record of the log.
-pub struct Entry {
+pub(super) struct Entry {
     pub key: Option<Vec<u8>>,
     pub value: Vec<u8>,
     pub provenance: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Entry {
 
 /// A partition of the log, with what the checks know of it.
 #[derive(Default)]
-pub struct Log {
+pub(super) struct Log {
     pub entries: Vec<Entry>,
     /// The source records in it, each once.
     pub distinct: Vec<Record>,
@@ -42,7 +42,7 @@ pub struct Log {
 }
 
 /// Everything.
-pub struct World {
+pub(super) struct World {
     pub dice: Dice,
     pub plan: Plan,
     pub source: Source,
@@ -87,11 +87,13 @@ macro_rules! tell {
 pub(super) use tell;
 
 impl World {
-    pub fn new(dice: Dice, plan: Plan, source: Source, tracing: bool) -> Self {
+    pub(super) fn new(dice: Dice, plan: Plan, source: Source, tracing: bool) -> Self {
         let parts: Vec<Vec<Option<Parts>>> = source
             .parts
             .iter()
-            .map(|lines| lines.iter().map(|(_, line)| if let Line::Record(r) = line { Some(Parts::new(r)) } else { None }).collect())
+            .map(|lines| {
+                lines.iter().map(|(_, line)| if let Line::Record(r, version) = line { Some(Parts::of_version(r, *version)) } else { None }).collect()
+            })
             .collect();
         let mut logs: Vec<Log> = (0..plan.logs).map(|_| Log { due: vec![(Vec::new(), 0); plan.sources], ..Log::default() }).collect();
         for id in &plan.ids[..plan.keys] {
@@ -150,11 +152,11 @@ impl World {
         world
     }
 
-    pub fn met(&mut self, what: Met) {
+    pub(super) fn met(&mut self, what: Met) {
         self.tally.0[what as usize] += 1;
     }
 
-    pub fn fail(&mut self, why: impl FnOnce() -> String) {
+    pub(super) fn fail(&mut self, why: impl FnOnce() -> String) {
         if self.violation.is_none() {
             let why = why();
             tell!(self, "VIOLATION {why}");
@@ -162,12 +164,12 @@ impl World {
         }
     }
 
-    pub fn verdict(self) -> Result<(), String> {
+    pub(super) fn verdict(self) -> Result<(), String> {
         self.violation.map_or(Ok(()), Err)
     }
 
     /// The whole run: a time of faults, then rest.
-    pub fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         for _ in 0..self.plan.steps {
             if self.violation.is_some() {
                 return;
