@@ -24,13 +24,8 @@ pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
             put_varint(out, u64::from(*source));
             put_place(out, *place);
         }
-        match group.snapshot {
-            None => out.push(0),
-            Some(id) => {
-                out.push(2);
-                put_long(out, id);
-            }
-        }
+        put_varint(out, group.snapshots.len() as u64);
+        group.snapshots.iter().for_each(|id| put_long(out, *id));
         put_varint(out, group.events.len() as u64);
         for event in &group.events {
             out.push(event.kind as u8);
@@ -78,7 +73,10 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
         for _ in 0..reader.varint()? {
             sent.push((read_source(&mut reader)?, read_place(&mut reader)?));
         }
-        let snapshot = if reader.present()? { Some(reader.long()?) } else { None };
+        let mut snapshots = SmallVec::new();
+        for _ in 0..reader.varint()? {
+            snapshots.push(reader.long()?);
+        }
         let mut events = SmallVec::new();
         for _ in 0..reader.varint()? {
             events.push(read_event(&mut reader, whole, value.len())?);
@@ -86,7 +84,7 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
         if events.is_empty() {
             return Err(WireError::Index);
         }
-        index.groups.push(Group { sequence, sent, snapshot, events });
+        index.groups.push(Group { sequence, sent, snapshots, events });
     }
     for _ in 0..reader.varint()? {
         let (source, place) = (read_source(&mut reader)?, read_place(&mut reader)?);

@@ -178,7 +178,7 @@ fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>
     steps.extend(index.tombstones.iter().map(|t| (rank(&t.behind, RankClass::Tombstone), None)));
     steps.extend(marks.truncates.iter().map(|s| (rank(s, RankClass::Truncate), None)));
     for (sequence, snapshot) in &marks.sweeps {
-        if !index.groups.iter().any(|g| g.snapshot == Some(*snapshot)) {
+        if !index.groups.iter().any(|g| g.snapshots.contains(snapshot)) {
             steps.push((rank(sequence, RankClass::Sweep), None));
         }
     }
@@ -188,8 +188,8 @@ fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>
 /// Whether a run goes on with another row: equal in every tracked column. In `upsert` there is one run, whatever its values.
 fn continues(old: RowSpan, new: RowSpan, shape: &Shape, columns: &[Column], arena: &Arena) -> Result<bool, WireError> {
     let Shape::History { tracked } = shape else { return Ok(true) };
-    let mut old = row::values(&columns[..usize::from(old.columns)], arena.get(old.span));
-    let mut new = row::values(&columns[..usize::from(new.columns)], arena.get(new.span));
+    let mut old = row::values(columns_of(old, columns)?, arena.get(old.span));
+    let mut new = row::values(columns_of(new, columns)?, arena.get(new.span));
     for column in 0..columns.len() {
         let null = landfall_schemas::Value::Null;
         let a = old.next().transpose()?.map_or(null, |(_, v)| v);
@@ -199,6 +199,11 @@ fn continues(old: RowSpan, new: RowSpan, shape: &Shape, columns: &[Column], aren
         }
     }
     Ok(true)
+}
+
+/// The columns that a row has: the first ones. A row that has more than the replica was stored under another schema or is damaged.
+fn columns_of(row: RowSpan, columns: &[Column]) -> Result<&[Column], WireError> {
+    columns.get(..usize::from(row.columns)).ok_or(WireError::Index)
 }
 
 /// The row of a group: the winner's, completed by its tie and by the predecessor.
@@ -218,7 +223,7 @@ fn resolve(
     // Where each column's bytes are taken from; `None` is NULL.
     let parts = &mut scratch.parts;
     parts.clear();
-    row::spans(&columns[..usize::from(winner.row.columns)], arena.get(winner.row.span), &mut scratch.spans)?;
+    row::spans(columns_of(winner.row, columns)?, arena.get(winner.row.span), &mut scratch.spans)?;
     parts.extend(scratch.spans.iter().map(|(start, end)| Some(winner.row.span.part(*start, *end))));
     let mut open = winner.unauthored.clone();
     for event in &group.events[1..] {
@@ -259,7 +264,7 @@ fn fill(
 ) -> Result<(), WireError> {
     spans.clear();
     if let Some(row) = row {
-        row::spans(&columns[..usize::from(row.columns)], arena.get(row.span), spans)?;
+        row::spans(columns_of(row, columns)?, arena.get(row.span), spans)?;
     }
     for column in wanted.iter() {
         if let Some(part) = parts.get_mut(column) {

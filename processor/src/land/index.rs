@@ -166,8 +166,8 @@ pub struct Group {
     pub sequence: Sequence,
     /// Greatest place at which each source partition sent this sequence (index of the partition, place).
     pub sent: SmallVec<[(u16, Place); 1]>,
-    /// Greatest id of a full snapshot that read the key at this sequence.
-    pub snapshot: Option<i64>,
+    /// Ids of the full snapshots that read the key at this sequence, ascending: a source that stood still is read at one place again.
+    pub snapshots: SmallVec<[i64; 1]>,
     /// The events that count.
     pub events: SmallVec<[Event; 1]>,
 }
@@ -260,11 +260,13 @@ impl Index {
         self.note_last(source, &sequence, &event);
         let at = self.groups.partition_point(|g| g.sequence < sequence);
         if self.groups.get(at).is_none_or(|g| g.sequence != sequence) {
-            self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshot: None, events: SmallVec::new() });
+            self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshots: SmallVec::new(), events: SmallVec::new() });
         }
         let group = &mut self.groups[at];
         group.note_sent(source, place);
-        group.snapshot = group.snapshot.max(snapshot);
+        if let Some(Err(at)) = snapshot.map(|id| group.snapshots.binary_search(&id)) {
+            group.snapshots.insert(at, snapshot.unwrap_or_default());
+        }
         group.insert(event, ties, arena);
         if !self.tombstones.is_empty() {
             let group = &self.groups[at];
@@ -285,8 +287,13 @@ impl Index {
     /// Takes in a bare tombstone: behind the record that precedes it in its source partition; nothing after a delete or after nothing.
     pub fn bury(&mut self, source: u16, place: Place) {
         let Some(last) = self.last.iter().find(|l| l.source == source) else { return };
-        if !last.deleted {
-            self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() });
+        if last.deleted {
+            return;
+        }
+        // Of several behind one record the last one is voided last, so it alone counts.
+        match self.tombstones.iter_mut().find(|t| t.source == source && t.behind == last.sequence) {
+            Some(same) => same.place = place,
+            None => self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() }),
         }
     }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
 use super::fold::Run;
-use super::index::{Arena, Index, Span};
+use super::index::{Arena, Index, RowSpan, Span};
 
 /// One key in the batch.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct Entry {
     pub touched: Option<i64>,
     /// Whether the index differs from what is stored.
     pub changed: bool,
-    /// Whether the key had a row before the batch.
-    pub existed: bool,
+    /// The key's row before the batch.
+    pub before: Option<RowSpan>,
 }
 
 /// All keys of a batch, with the bytes that they refer to.
@@ -67,7 +67,7 @@ impl Overlay {
             runs: SmallVec::new(),
             touched: None,
             changed: false,
-            existed: false,
+            before: None,
         });
         let (arena, entries) = (&self.arena, &self.entries);
         let _ = self.table.insert_unique(hash(key), at as u32, |at| hash(arena.get(entries[*at as usize].key)));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use landfall_schemas::change::{self, Op};
-use landfall_schemas::contract::Fingerprint;
+use landfall_schemas::contract::{self, Fingerprint};
 use landfall_schemas::provenance::{Place, SourcePartition};
 use landfall_schemas::table::Evolution;
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
@@ -153,8 +153,8 @@ enum Phase {
     Live,
     /// A batch is with the store.
     Landing,
-    /// The store's answer was lost, or the partition was idle for long: the cursor is being read.
-    Checking { landing: bool },
+    /// The store's answer was lost, or the partition was idle for long: the cursor is to be read, and is being read once that was asked for.
+    Checking { landing: bool, asked: bool },
     /// Waiting for the contract of a fingerprint.
     Contract,
     /// Waiting for the store to have the columns.
@@ -175,6 +175,15 @@ struct Meta {
     next: i64,
     sources: Vec<(SourcePartition, Place)>,
     marks: Marks,
+    columns: Columns,
+}
+
+/// The columns that rows in state are in: how many, and a checksum of their names and types. A replica's columns grow at their end, but in
+/// which order they came may differ after a store was put back; rows of another order would be read as something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Columns {
+    count: u64,
+    checksum: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -339,6 +348,11 @@ impl Partition {
         self.stored
     }
 
+    /// `S`: everything below it is folded into state.
+    pub const fn folded_next(&self) -> i64 {
+        self.meta.next
+    }
+
     /// Records that wait, and their bytes.
     pub fn waiting(&self) -> (usize, usize) {
         (self.buffer.records.len() - self.buffer.taken, self.buffer.bytes.len())
@@ -363,20 +377,26 @@ impl Partition {
         *self = Self { counts, ..Self::new(self.name.clone(), settings, build, target, seed) };
     }
 
-    /// The store granted the claim: judges state against `K` and tells from which log offset to fetch.
+    /// The store granted the claim: judges state against `K` and tells from which log offset to fetch. The log's bounds are read after the
+    /// claim, or an end that the former owner has landed past would look like a loss.
     pub fn claimed(&mut self, claim: Claim, log: LogBounds, state: &mut impl State, now: Duration) -> Result<i64, Stop> {
         let (slot, bytes) = state.open(&self.name)?;
         self.slot = slot;
         self.fence = claim.fence;
         self.stored = claim.next;
-        let k = claim.next.unwrap_or(log.begin);
-        let fresh = Meta { build: self.build, next: log.begin, ..Meta::default() };
-        self.meta = match bytes {
-            None => fresh,
-            Some(bytes) => {
-                let meta = Meta::decode(&bytes).map_err(|_| state::Error::Corrupt { what: "the meta record of a slot" })?;
-                let ahead = meta.next > k && !fault::bug(Bug::StateBeforeLand);
-                if ahead || meta.build != self.build {
+        let truncated = |needed| Stop::LogTruncated { begin: log.begin, end: log.end, needed };
+        let fresh = Meta { build: self.build, ..Meta::default() };
+        self.meta = match bytes.map(|bytes| Meta::decode(&bytes)).transpose() {
+            Err(_) => return Err(state::Error::Corrupt { what: "the meta record of a slot" }.into()),
+            Ok(None) => fresh,
+            Ok(Some(meta)) => {
+                // Judged before the state is discarded: it is the last witness of what the log has lost.
+                if meta.build == self.build && log.end < meta.next {
+                    return Err(truncated(meta.next));
+                }
+                let ahead = meta.next > claim.next.unwrap_or(0) && !fault::bug(Bug::StateBeforeLand);
+                let readable = meta.columns == Columns::of(self.target.as_ref(), meta.columns.count);
+                if ahead || meta.build != self.build || !readable {
                     self.counts.discards += 1;
                     self.slot = state.discard(&self.name)?;
                     fresh
@@ -385,13 +405,12 @@ impl Partition {
                 }
             }
         };
-        let truncated = |needed| Stop::LogTruncated { begin: log.begin, end: log.end, needed };
-        if log.end < k {
+        if let Some(k) = claim.next.filter(|k| log.end < *k) {
             return Err(truncated(k));
         }
         // What state lacks must still be in the log: a log is never trimmed (ARCHITECTURE.md, The log).
-        if log.begin > self.meta.next || (log.begin > 0 && claim.next.is_none()) {
-            return Err(truncated(self.meta.next.min(0)));
+        if log.begin > self.meta.next {
+            return Err(truncated(self.meta.next));
         }
         self.buffer = Buffer::default();
         self.phase = Phase::Live;
@@ -399,8 +418,11 @@ impl Partition {
         Ok(self.meta.next)
     }
 
-    /// A record arrived. Records come in the order of their offsets.
+    /// A record arrived. Records come in the order of their offsets; what was fetched for an earlier claim is passed over.
     pub fn push(&mut self, record: Record<'_>, now: Duration) -> Result<(), Stop> {
+        if matches!(self.phase, Phase::Idle | Phase::Claiming) || record.offset < self.next_wanted() {
+            return Ok(());
+        }
         let (fingerprint, _) = change::split_fingerprint(record.value).map_err(|source| Stop::Record { offset: record.offset, source })?;
         let bytes = &mut self.buffer.bytes;
         let mut add = |part: &[u8]| {
@@ -426,6 +448,10 @@ impl Partition {
                 Ok(Step::Claim)
             }
             Phase::Live => self.next_live(now, state),
+            Phase::Checking { ref mut asked, .. } if !*asked => {
+                *asked = true;
+                Ok(Step::Check)
+            }
             _ => Ok(Step::Wait(None)),
         }
     }
@@ -436,12 +462,16 @@ impl Partition {
         match due {
             Some(due) if due <= now || catching_up => {}
             _ => {
-                let check = self.last_landing + self.settings.idle_check;
-                if check <= now && self.stored.is_some() && self.buffer.records.is_empty() {
-                    self.phase = Phase::Checking { landing: false };
-                    return Ok(Step::Check);
+                if let Some(due) = due {
+                    return Ok(Step::Wait(Some(due)));
                 }
-                return Ok(Step::Wait(Some(due.map_or(check, |due| due.min(check.max(now))))));
+                // Whoever has claimed looks after its claim, also before it has landed anything.
+                let check = self.last_landing + self.settings.idle_check;
+                if check > now {
+                    return Ok(Step::Wait(Some(check)));
+                }
+                self.phase = Phase::Checking { landing: false, asked: true };
+                return Ok(Step::Check);
             }
         }
         let Some(first) = self.buffer.records.get(self.buffer.taken).copied() else { return Ok(Step::Wait(None)) };
@@ -517,8 +547,10 @@ impl Partition {
         }
     }
 
-    /// The store has the columns that were asked for.
+    /// The store has the columns that were asked for. `target` is the schema that it remembers: those of this partition first, then what
+    /// other partitions and processes added, then what was asked for. Rows in state are in its first columns.
     pub fn prepared(&mut self, target: TableSchema) {
+        debug_assert!(self.target.as_ref().is_none_or(|old| target.columns().starts_with(old.columns())), "a replica's columns grow at the end");
         for known in self.known.values_mut() {
             let covered = matches!(target.compare(&known.schema), Evolution::Covers { added, .. } if added.is_empty());
             known.mapping = covered.then(|| Mapping::new(&known.schema, &target));
@@ -527,8 +559,11 @@ impl Partition {
         self.phase = Phase::Live;
     }
 
-    /// The batch landed: state follows, then the buffer lets go of it.
+    /// The batch landed: state follows, then the buffer lets go of it. An answer to a claim that was given up since changes nothing.
     pub fn landed(&mut self, state: &mut impl State, now: Duration) -> Result<(), Stop> {
+        if !matches!(self.phase, Phase::Landing | Phase::Checking { landing: true, .. }) {
+            return Ok(());
+        }
         let next = self.batch.next;
         fault::point("post_land");
         if !fault::bug(Bug::StateBeforeLand) {
@@ -544,23 +579,30 @@ impl Partition {
         Ok(())
     }
 
-    /// The landing failed. Where the answer is open, the cursor tells (`Step::Check` comes next); the caller waits before that.
+    /// A call to the store failed: the claim, a preparation, a landing or a look at the cursor. Where that passes by itself, the caller
+    /// waits and asks for the next step, which is the same one again; only after a landing, whose answer is open, it is `Step::Check`.
     pub fn failed(&mut self, kind: sink::Kind) -> sink::Remedy {
         let remedy = kind.remedy();
         if remedy == sink::Remedy::Retry {
-            self.phase = Phase::Checking { landing: true };
+            match &mut self.phase {
+                Phase::Claiming => self.phase = Phase::Idle,
+                Phase::Preparing(_) => self.phase = Phase::Live,
+                Phase::Landing => self.phase = Phase::Checking { landing: true, asked: false },
+                Phase::Checking { asked, .. } => *asked = false,
+                Phase::Idle | Phase::Live | Phase::Contract => {}
+            }
         }
         remedy
     }
 
-    /// A retry is due: `Step::Check` for a landing in doubt.
+    /// True while it is open whether a landing happened.
     pub const fn in_doubt(&self) -> bool {
-        matches!(self.phase, Phase::Checking { landing: true })
+        matches!(self.phase, Phase::Checking { landing: true, .. })
     }
 
     /// The cursor as the store holds it. Tells whether the batch is to be sent again, is done, or the claim is void.
     pub fn checked(&mut self, cursor: Option<Cursor>, state: &mut impl State, now: Duration) -> Result<Verdict, Stop> {
-        let Phase::Checking { landing } = self.phase else { return Ok(Verdict::Void) };
+        let Phase::Checking { landing, .. } = self.phase else { return Ok(Verdict::Void) };
         let mine = cursor.filter(|c| c.fence == self.fence && c.build == self.build);
         self.last_landing = now;
         match mine {
@@ -586,6 +628,7 @@ impl Partition {
             self.writes.put(arena.get(e.key), |out| entry::encode(if forget { &empty } else { &e.index }, arena, out));
         }
         fault::point("mid_state");
+        self.pending.columns = Columns::of(self.target.as_ref(), u64::MAX);
         let mut meta = Vec::with_capacity(64);
         self.pending.encode(&mut meta);
         state.write(self.slot, &self.writes, &meta)?;
@@ -614,7 +657,10 @@ impl Partition {
             let arena = &self.overlay.arena;
             let version = sink::version(self.build, offset);
             let row = e.runs.last().filter(|run| run.end.is_none()).map(|run| run.row);
-            if fault::bug(Bug::OrphanLeftBehind) && row.is_none() && !e.existed {
+            if fault::bug(Bug::OrphanLeftBehind) && row.is_none() && e.before.is_none() {
+                continue;
+            }
+            if fault::bug(Bug::DropEqualVersion) && row.zip(e.before).is_some_and(|(now, before)| arena.get(now.span) == arena.get(before.span)) {
                 continue;
             }
             self.pending_counts.rows[usize::from(row.is_none())] += 1;
@@ -645,12 +691,15 @@ impl Partition {
             self.pending.next = record.offset + 1;
         }
         self.buffer.taken = taken.end;
-        let rest = self.buffer.records.len() - taken.end;
-        // What was not taken counts from now on as if it had just arrived: it waits at most one more debounce.
-        self.buffer.arrivals = match self.buffer.arrivals.at {
-            Some(at) if rest > 0 => Arrivals { at: Some(at), rows: rest, bytes: 0 },
-            _ => Arrivals::default(),
-        };
+        // What was not taken keeps the times of the whole: it has waited already, so it goes with the next batch.
+        let arrivals = &mut self.buffer.arrivals;
+        match self.buffer.records.get(taken.end) {
+            None => *arrivals = Arrivals::default(),
+            Some(_) => {
+                let values = self.buffer.records[taken.end..].iter().map(|r| (r.value.1 - r.value.0) as usize);
+                (arrivals.rows, arrivals.bytes) = (self.buffer.records.len() - taken.end, values.sum());
+            }
+        }
         Ok(())
     }
 
@@ -683,7 +732,7 @@ impl Partition {
         for at in fresh {
             self.refold(at, None)?;
             let e = &mut self.overlay.entries[at];
-            e.existed = !e.runs.is_empty();
+            e.before = e.runs.last().filter(|run| run.end.is_none()).map(|run| run.row);
         }
         Ok(())
     }
@@ -729,12 +778,12 @@ impl Partition {
             let provenance = Provenance::decode(slice(record.provenance)).map_err(damaged)?;
             let (fingerprint, body) = change::split_fingerprint(slice(record.value)).map_err(damaged)?;
             let Some(known) = known.get(&fingerprint) else { return Err(damaged(WireError::Index)) };
-            let Some(mapping) = &known.mapping else { return Err(damaged(WireError::Index)) };
             let change = Change::decode(&known.schema, body).map_err(damaged)?;
             let Some(source) = self.recognise(&provenance) else {
                 self.pending_counts.repeats += 1;
                 return Ok(());
             };
+            let source = u16::try_from(source).map_err(|_| damaged(WireError::Number))?;
             self.pending_counts.folded[Op::ALL.iter().position(|op| *op == change.op).unwrap_or_default()] += 1;
             self.pending_counts.event_time = self.pending_counts.event_time.max(change.event_time.unwrap_or_default());
             if change.op.is_mark() {
@@ -746,7 +795,7 @@ impl Partition {
                 let span = self.overlay.arena.add(change.key.ok_or_else(|| damaged(WireError::Index))?);
                 self.overlay.entries[at].key_row = Some(span);
             }
-            self.apply(at, &change, known, mapping, source, provenance.place, record.offset).map_err(|e| match e {
+            self.apply(at, &change, known, source, provenance.place, record.offset).map_err(|e| match e {
                 Failure::Wire(source) => damaged(source),
                 Failure::Stop(stop) => stop,
             })
@@ -757,7 +806,7 @@ impl Partition {
     }
 
     /// The number of a source partition where the place is above everything seen of it; `None` for a repeat.
-    fn recognise(&mut self, provenance: &Provenance<'_>) -> Option<u16> {
+    fn recognise(&mut self, provenance: &Provenance<'_>) -> Option<usize> {
         let sources = &mut self.pending.sources;
         let at = match sources.iter().position(|(s, _)| *s == provenance.source) {
             Some(at) => {
@@ -772,19 +821,10 @@ impl Partition {
                 sources.len() - 1
             }
         };
-        u16::try_from(at).ok()
+        Some(at)
     }
 
-    fn apply(
-        &mut self,
-        at: usize,
-        change: &Change<'_>,
-        known: &Known,
-        mapping: &Mapping,
-        source: u16,
-        place: Place,
-        offset: i64,
-    ) -> Result<(), Failure> {
+    fn apply(&mut self, at: usize, change: &Change<'_>, known: &Known, source: u16, place: Place, offset: i64) -> Result<(), Failure> {
         let Some(sequence) = change.sequence else {
             let e = &mut self.overlay.entries[at];
             e.index.bury(source, place);
@@ -811,6 +851,7 @@ impl Partition {
         };
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
         if kind != Kind::Delete {
+            let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;
             event.row = mapping.row(&known.schema, change.after.ok_or(WireError::Index)?, &mut self.overlay.arena, &mut self.spans)?;
             event.unauthored = mapping.positions(&change.unauthored);
         }
@@ -872,9 +913,9 @@ impl Partition {
     fn name_key(&mut self, at: usize) -> Result<(), Stop> {
         let e = &self.overlay.entries[at];
         let (None, Some(run), Some(target)) = (e.key_row, e.runs.last(), &self.target) else { return Ok(()) };
-        let columns = &target.columns()[..usize::from(run.row.columns)];
         let row = run.row.span;
         let corrupt = |_| state::Error::Corrupt { what: "a row of a key" };
+        let columns = target.columns().get(..usize::from(run.row.columns)).ok_or(WireError::Index).map_err(corrupt)?;
         row::spans(columns, self.overlay.arena.get(row), &mut self.spans).map_err(corrupt)?;
         let mark = self.overlay.arena.mark();
         for position in target.key() {
@@ -956,6 +997,16 @@ impl Counts {
     }
 }
 
+impl Columns {
+    /// Those of the first `most` columns of a replica.
+    fn of(target: Option<&TableSchema>, most: u64) -> Self {
+        let columns = target.map(TableSchema::columns).unwrap_or_default();
+        let count = most.min(columns.len() as u64);
+        let text: String = columns.iter().take(count as usize).map(|column| format!("{} {}\0", column.name, column.ty)).collect();
+        Self { count, checksum: contract::crc64(text.as_bytes()) }
+    }
+}
+
 impl Meta {
     const LAYOUT: u8 = 1;
 
@@ -963,6 +1014,8 @@ impl Meta {
         out.push(Self::LAYOUT);
         put_varint(out, u64::from(self.build));
         put_long(out, self.next);
+        put_varint(out, self.columns.count);
+        out.extend_from_slice(&self.columns.checksum.to_le_bytes());
         put_varint(out, self.sources.len() as u64);
         for (source, place) in &self.sources {
             out.extend_from_slice(&source.incarnation);
@@ -986,6 +1039,7 @@ impl Meta {
         }
         let build = u16::try_from(reader.varint()?).map_err(|_| WireError::Number)?;
         let mut meta = Self { build, next: reader.long()?, ..Self::default() };
+        meta.columns = Columns { count: reader.varint()?, checksum: u64::from_le_bytes(reader.array()?) };
         for _ in 0..reader.varint()? {
             let incarnation = reader.array()?;
             let partition = i32::try_from(reader.long()?).map_err(|_| WireError::Number)?;

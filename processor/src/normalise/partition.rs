@@ -66,8 +66,13 @@ impl Partition {
     /// Puts the log records of a source record into the outbox. The caller closes the record with [`Self::acknowledged`] once for itself, and
     /// once for each record of the outbox.
     pub fn process(&mut self, token: u64, offset: i64, fingerprint: Fingerprint, items: &[Item<'_>], now: Duration, out: &mut Outbox) -> Outcome {
-        // Rows of an incremental snapshot are read beside the stream; only the stream and full snapshots must rise.
-        let rises = |change: &Change<'_>| change.op != Op::Read || change.snapshot.is_some();
+        // Rows of an incremental snapshot are read beside the stream, and the notice of a snapshot's end, which stands at the place where it
+        // began, comes when streaming may have gone on. Only the stream and the rows of full snapshots must rise.
+        let rises = |change: &Change<'_>| match change.op {
+            Op::Read => change.snapshot.is_some(),
+            Op::SnapshotEnd => false,
+            _ => true,
+        };
         let rising = items.iter().filter(|i| rises(i.change)).filter_map(|i| i.change.sequence).map(Sequence::from_bytes).next();
         match self.position.judge(offset, rising.as_ref(), now) {
             Course::Go => {}

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_schemas::TableSchema;
+use landfall_schemas::table::Evolution;
 
 use super::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target, VERSION_OFFSET_BITS};
 
@@ -107,6 +108,9 @@ fn check(stored: &Replica, target: &Target, batch: &Batch) -> Result<(), Error> 
     if stored.build != target.build {
         return Err(Error::new(Kind::Build, format!("build {} of replica {:?} is in force", stored.build, target.replica)));
     }
+    if !stored.schema.as_ref().is_some_and(|schema| schema.columns().starts_with(target.schema.columns())) {
+        return Err(Error::new(Kind::CursorMoved, format!("the table of replica {:?} was put back", target.replica)));
+    }
     let cursor = stored.cursors.get(&batch.partition).copied().unwrap_or(Cursor { fence: 0, build: stored.build, next: None });
     if cursor.fence > batch.fence {
         return Err(Error::new(Kind::Fenced, format!("partition {} of replica {:?} has another owner", batch.partition, target.replica)));
@@ -135,7 +139,16 @@ impl Sink for MemorySink {
 
     fn prepare(&mut self, target: &Target) -> Result<(), Error> {
         let mut replicas = self.store.replicas();
-        replicas.entry(target.replica.clone()).or_default().schema = Some(TableSchema::clone(&target.schema));
+        let stored = replicas.entry(target.replica.clone()).or_default();
+        if stored.build != target.build {
+            return Err(Error::new(Kind::Build, format!("build {} of replica {:?} is in force", stored.build, target.replica)));
+        }
+        let wider = match stored.schema.as_ref().map(|schema| (schema, schema.compare(&target.schema))) {
+            None => TableSchema::clone(&target.schema),
+            Some((schema, Evolution::Covers { added, .. })) => schema.with_columns(&added),
+            Some(_) => return Err(Error::new(Kind::TableChanged, format!("replica {:?} has other columns", target.replica))),
+        };
+        stored.schema = Some(wider);
         Ok(())
     }
 
@@ -155,7 +168,9 @@ impl Sink for MemorySink {
     }
 
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
-        Ok(self.store.replicas().get(&target.replica).and_then(|r| r.cursors.get(&partition)).copied())
+        let replicas = self.store.replicas();
+        let in_force = replicas.get(&target.replica).filter(|r| r.build == target.build);
+        Ok(in_force.and_then(|r| r.cursors.get(&partition)).copied())
     }
 
     fn land(&mut self, target: &Target, batch: &Batch) -> Result<(), Error> {

@@ -147,14 +147,16 @@ pub trait Sink: Send {
     /// `build` above the stored one is put in force as `rebuild` does it; one below it is refused ([`Kind::Build`]).
     fn open(&mut self, replica: &str, table: &str, build: Option<u16>) -> Result<Opened, Error>;
 
-    /// Creates the replica's table, or widens it by nullable columns, so that it covers `target.schema` (law 12), and remembers the schema.
+    /// Creates the replica's table, or widens it by nullable columns, so that it covers `target.schema` (law 12), and remembers the schema:
+    /// what it remembers grows at its end by what it lacks, and nothing in it moves. [`Self::open`] tells it.
     /// A table that is there and not ours is refused and left alone ([`Kind::TableExists`]).
     fn prepare(&mut self, target: &Target) -> Result<(), Error>;
 
     /// Takes a partition over: raises the fence and reads `K`, in one transaction; refused to a build that is not in force.
     fn claim(&mut self, target: &Target, partition: i32) -> Result<Claim, Error>;
 
-    /// Reads a cursor as it stands, without changing anything.
+    /// Reads a cursor as it stands, without changing anything; `None` where another build than the target's is in force: an idle owner, whose
+    /// cursor nobody touched, learns of a rebuild only from here.
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error>;
 
     /// Lands rows and `K`, durably, as one compare-and-set: fence mine, `K` as expected, build in force; else nothing changes
