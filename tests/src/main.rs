@@ -1,1 +1,4 @@
 fn main() {}
+
+#[cfg(test)]
+mod sink_clickhouse;
