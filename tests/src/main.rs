@@ -1,4 +1,6 @@
 fn main() {}
 
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod sink_clickhouse;
