@@ -15,6 +15,7 @@ pub mod key;
 pub mod provenance;
 pub mod row;
 pub mod sequence;
+pub mod store;
 pub mod table;
 pub mod types;
 pub mod value;

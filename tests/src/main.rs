@@ -1,10 +1,27 @@
 //! The one test binary.
 
+#![allow(unreachable_pub, reason = "a test binary exports nothing; `pub` says what other modules of it may use")]
+
+mod bad_input;
+mod checker;
+mod conformance;
+mod crash;
 mod dice;
+mod harness;
 mod lander;
 mod landing;
+mod live;
 mod oracle;
+mod planted;
+mod processes;
 mod property;
+mod reference;
+mod scene;
 mod simulate;
+mod sink_clickhouse;
+mod sink_duckdb;
+mod sink_postgres;
 mod small;
+mod torture;
 mod vectors;
+mod workload;

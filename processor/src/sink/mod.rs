@@ -4,6 +4,7 @@
 //! it lands a [`Batch`] together with the cursor `K`, as one transaction where the store has them (ARCHITECTURE.md, Positions and recovery).
 //! Every sink has the same file set and passes the same conformance suite; `memory` is the model that the simulator runs.
 
+pub mod clickhouse;
 pub mod memory;
 
 use std::fmt;

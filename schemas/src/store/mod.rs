@@ -1,0 +1,80 @@
+//! What each store can hold: the tables logical type ↔ column type, and the values that a store cannot hold exactly.
+//!
+//! Every value of every logical type arrives exactly, or is refused by name. A refusal is found before the change is folded, so a batch never
+//! meets a value that its store cannot take, and one bad record never holds up the others (law 11). Everything here is pure and allocates
+//! nothing per value.
+
+pub mod clickhouse;
+
+/// Why a store cannot hold a value exactly. The change that carries it is dead-lettered for the replicas in that store; others keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Text or a document with the character NUL in it.
+    Nul,
+    /// Outside the range, or above the size, of the column's type.
+    Range,
+    /// More digits than the column's type keeps; storing it would round.
+    Precision,
+    /// A document that is not one: the store checks what it takes.
+    Malformed,
+    /// A key too long for the store's index.
+    KeyLength,
+}
+
+impl Refusal {
+    /// The stable code under which it is reported and counted.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Nul => "value.nul",
+            Self::Range => "value.out_of_range",
+            Self::Precision => "value.too_precise",
+            Self::Malformed => "value.malformed",
+            Self::KeyLength => "value.key_too_long",
+        }
+    }
+}
+
+/// Why the columns of a table cannot stand in a store under their own names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Empty, or with the character NUL in it.
+    #[error("name {name:?} is empty or contains NUL, which the store refuses")]
+    Impossible {
+        /// The name as the source writes it.
+        name: String,
+    },
+    /// The store uses the name itself.
+    #[error("name {name:?} belongs to a system column of the store; rename the column")]
+    System {
+        /// The name as the source writes it.
+        name: String,
+    },
+    /// Two names that the store cannot hold apart (SEMANTICS.md A.1.8).
+    #[error("columns {first:?} and {second:?} would have one name in the store; rename one of them")]
+    Collision {
+        /// The name that comes first in the table.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// More columns than a table of the store takes.
+    #[error("{count} columns are more than the {max} that the store takes")]
+    Count {
+        /// Columns asked for.
+        count: usize,
+        /// Columns that the store takes.
+        max: usize,
+    },
+}
+
+impl NameError {
+    /// The stable code under which it is reported.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Impossible { .. } => "scd.column_name",
+            Self::System { .. } => "scd.reserved_column",
+            Self::Collision { .. } => "scd.column_collision",
+            Self::Count { .. } => "scd.column_count",
+        }
+    }
+}
