@@ -1,1 +1,6 @@
-fn main() {}
+//! The one test binary.
+
+mod checker;
+mod harness;
+mod reference;
+mod workload;

@@ -1,0 +1,263 @@
+//! Kafka through its own client: topics, records in and out, offsets.
+//!
+//! Everything blocks. Records are read as plain bytes from the first offset to the end as the broker gives it at the moment of the call.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer, DefaultProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{stack, wait};
+
+/// How long a single request to the broker may take, a restart of it included.
+const REQUEST: Duration = Duration::from_secs(20);
+/// How long a whole topic may take to be read.
+const READ: Duration = Duration::from_secs(120);
+
+/// A record as it lies in Kafka.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Topic.
+    pub topic: String,
+    /// Partition; where it is to be produced by the key's hash, `None`.
+    pub partition: Option<i32>,
+    /// Offset; 0 before it was produced.
+    pub offset: i64,
+    /// Key.
+    pub key: Option<Vec<u8>>,
+    /// Value; `None` is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// Headers in order.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// Blocking access to one cluster.
+pub struct Kafka {
+    admin: AdminClient<DefaultClientContext>,
+    producer: ThreadedProducer<DefaultProducerContext>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl std::fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kafka")
+    }
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn config() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    let _ = config.set("bootstrap.servers", stack::kafka()).set("broker.address.family", "v4").set("log_level", "2");
+    config
+}
+
+impl Kafka {
+    /// The cluster that the tests run against.
+    pub fn new() -> Self {
+        let admin = config().create().expect("an admin client needs no connection");
+        let producer = config()
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("partitioner", "murmur2_random")
+            .set("message.max.bytes", "220000000")
+            .set("queue.buffering.max.kbytes", "1000000")
+            .set("linger.ms", "2")
+            .create()
+            .expect("a producer needs no connection");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
+        Self { admin, producer, runtime }
+    }
+
+    /// Creates a topic with these partitions and settings.
+    pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        for (key, value) in settings {
+            topic = topic.set(key, value);
+        }
+        let answer = self.runtime.block_on(self.admin.create_topics([&topic], &AdminOptions::new().operation_timeout(Some(REQUEST))));
+        let results = answer.unwrap_or_else(|e| panic!("topic {name} could not be created: {e}"));
+        for result in results {
+            let _ = result.unwrap_or_else(|(name, code)| panic!("topic {name} could not be created: {code}"));
+        }
+        wait::expect(&format!("topic {name} is served"), REQUEST, || match self.partitions(name) {
+            n if n == partitions => Ok(()),
+            n => Err(format!("{n} partitions")),
+        });
+    }
+
+    /// Deletes a topic and waits until the broker does not know it any more.
+    pub fn delete_topic(&self, name: &str) {
+        let answer = self.runtime.block_on(self.admin.delete_topics(&[name], &AdminOptions::new().operation_timeout(Some(REQUEST))));
+        for result in answer.unwrap_or_else(|e| panic!("topic {name} could not be deleted: {e}")) {
+            let _ = result.unwrap_or_else(|(name, code)| panic!("topic {name} could not be deleted: {code}"));
+        }
+        wait::expect(&format!("topic {name} is gone"), REQUEST, || match self.partitions(name) {
+            0 => Ok(()),
+            n => Err(format!("{n} partitions are still there")),
+        });
+    }
+
+    /// Number of partitions; 0 where there is no such topic.
+    pub fn partitions(&self, topic: &str) -> i32 {
+        let metadata = match self.producer.client().fetch_metadata(Some(topic), REQUEST) {
+            Ok(metadata) => metadata,
+            Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)) => return 0,
+            Err(e) => panic!("metadata of {topic}: {e}"),
+        };
+        metadata.topics().iter().filter(|t| t.name() == topic && t.error().is_none()).map(|t| t.partitions().len() as i32).sum()
+    }
+
+    /// Names of the topics that begin with a prefix.
+    pub fn topics(&self, prefix: &str) -> Vec<String> {
+        let metadata = self.producer.client().fetch_metadata(None, REQUEST).expect("the cluster's metadata");
+        metadata.topics().iter().map(|t| t.name().to_owned()).filter(|n| n.starts_with(prefix)).collect()
+    }
+
+    /// Produces records in order and waits until the broker has them all.
+    pub fn produce(&self, records: &[Record]) {
+        for record in records {
+            let mut headers = OwnedHeaders::new_with_capacity(record.headers.len());
+            for (key, value) in &record.headers {
+                headers = headers.insert(Header { key, value: Some(value) });
+            }
+            let mut out = BaseRecord::<[u8], [u8]>::to(&record.topic).headers(headers);
+            if let Some(key) = &record.key {
+                out = out.key(key);
+            }
+            if let Some(value) = &record.value {
+                out = out.payload(value);
+            }
+            if let Some(partition) = record.partition {
+                out = out.partition(partition);
+            }
+            let end = Instant::now() + REQUEST;
+            while let Err((error, unsent)) = self.producer.send(out) {
+                assert!(
+                    error == KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) && Instant::now() < end,
+                    "a record for {} could not be queued: {error}",
+                    record.topic
+                );
+                self.producer.flush(Duration::from_millis(100)).ok();
+                out = unsent;
+            }
+        }
+        self.producer.flush(Duration::from_secs(60)).expect("the broker takes the records");
+    }
+
+    /// First and next offset of each partition.
+    pub fn bounds(&self, topic: &str) -> BTreeMap<i32, (i64, i64)> {
+        let bound = |partition| {
+            wait::expect(&format!("offsets of {topic}"), REQUEST, || self.producer.client().fetch_watermarks(topic, partition, REQUEST))
+        };
+        (0..self.partitions(topic)).map(|partition| (partition, bound(partition))).collect()
+    }
+
+    /// Next offset of each partition.
+    pub fn ends(&self, topic: &str) -> BTreeMap<i32, i64> {
+        self.bounds(topic).into_iter().map(|(partition, (_, end))| (partition, end)).collect()
+    }
+
+    /// Every record of a topic, ordered by partition and offset, up to the ends as they are now. Nothing where there is no such topic.
+    pub fn read(&self, topic: &str) -> Vec<Record> {
+        self.read_from(topic, &BTreeMap::new())
+    }
+
+    /// As [`Self::read`], from the given offset of each partition on.
+    pub fn read_from(&self, topic: &str, from: &BTreeMap<i32, i64>) -> Vec<Record> {
+        let bounds = self.bounds(topic);
+        let start = |partition: i32, low: i64| from.get(&partition).copied().unwrap_or(low).max(low);
+        let mut left: BTreeMap<i32, i64> =
+            bounds.iter().filter(|(p, (low, high))| start(**p, *low) < *high).map(|(p, (_, high))| (*p, *high)).collect();
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let consumer: BaseConsumer = config()
+            .set("group.id", "landfall-tests-reader")
+            .set("enable.auto.commit", "false")
+            .set("enable.partition.eof", "true")
+            .set("auto.offset.reset", "error")
+            .set("fetch.message.max.bytes", "220000000")
+            .set("receive.message.max.bytes", "440000000")
+            .set("fetch.wait.max.ms", "50")
+            .create()
+            .expect("a consumer needs no connection");
+        let mut places = TopicPartitionList::new();
+        for partition in left.keys() {
+            places.add_partition_offset(topic, *partition, Offset::Offset(start(*partition, bounds[partition].0))).expect("a legal offset");
+        }
+        consumer.assign(&places).expect("a consumer can be assigned");
+        let mut records = Vec::new();
+        let end = Instant::now() + READ;
+        while !left.is_empty() {
+            assert!(Instant::now() < end, "{topic}: still to be read up to {left:?}");
+            match consumer.poll(Duration::from_millis(200)) {
+                Some(Ok(message)) => {
+                    let (partition, offset) = (message.partition(), message.offset());
+                    if left.get(&partition).is_some_and(|high| offset < *high) {
+                        records.push(owned(&message));
+                    }
+                    if left.get(&partition).is_some_and(|high| offset + 1 >= *high) {
+                        let _ = left.remove(&partition);
+                    }
+                }
+                // The end may lie behind the last record where the broker keeps records of its own.
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    let _ = left.remove(&partition);
+                }
+                Some(Err(error)) => eprintln!("reading {topic}: {error}"),
+                None => {}
+            }
+        }
+        records.sort_by_key(|r| (r.partition, r.offset));
+        records
+    }
+
+    /// What a group has committed, by topic and partition, for the topics given.
+    pub fn committed(&self, group: &str, topics: &[&str]) -> BTreeMap<(String, i32), i64> {
+        let consumer: BaseConsumer = config().set("group.id", group).create().expect("a consumer needs no connection");
+        let mut places = TopicPartitionList::new();
+        for topic in topics {
+            for partition in 0..self.partitions(topic) {
+                let _ = places.add_partition(topic, partition);
+            }
+        }
+        let found = wait::expect(&format!("offsets of group {group}"), REQUEST, || consumer.committed_offsets(places.clone(), REQUEST));
+        let offset = |e: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match e.offset() {
+            Offset::Offset(offset) => Some(((e.topic().to_owned(), e.partition()), offset)),
+            _ => None,
+        };
+        found.elements().iter().filter_map(offset).collect()
+    }
+
+    /// Names of the consumer groups that begin with a prefix.
+    pub fn groups(&self, prefix: &str) -> Vec<String> {
+        let list = wait::expect("the list of groups", REQUEST, || self.producer.client().fetch_group_list(None, REQUEST));
+        list.groups().iter().map(|g| g.name().to_owned()).filter(|n| n.starts_with(prefix)).collect()
+    }
+}
+
+fn owned<M: Message>(message: &M) -> Record {
+    let headers = message.headers().map_or_else(Vec::new, |headers| {
+        headers.iter().map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec())).collect()
+    });
+    Record {
+        topic: message.topic().to_owned(),
+        partition: Some(message.partition()),
+        offset: message.offset(),
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(<[u8]>::to_vec),
+        headers,
+    }
+}
