@@ -452,7 +452,7 @@ mod tests {
             truth.check_samples(&samples, &seen, &mut out);
             kinds(&out)
         };
-        let exact = Store::Postgres { database: String::new(), schema: String::new() };
+        let exact = Store::Postgres { server: String::new(), database: String::new(), schema: String::new() };
         assert_eq!(samples(&exact, &[view(0, &[]), view(1, &[("1", "a")]), view(2, &[("1", "b")]), view(4, &[("1", "b")]), view(5, &[("1", "b"), ("2", "c")])]), []);
         assert_eq!(samples(&exact, &[view(2, &[("1", "a")])]), [Broken::Resurrected]);
         assert_eq!(samples(&exact, &[view(1, &[("1", "b")])]), [Broken::Watermark]);

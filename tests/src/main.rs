@@ -1,6 +1,10 @@
 //! The one test binary.
 
 mod checker;
+mod crash;
 mod harness;
+mod processes;
 mod reference;
+mod scene;
+mod torture;
 mod workload;

@@ -43,6 +43,7 @@ pub struct Kafka {
     admin: AdminClient<DefaultClientContext>,
     producer: ThreadedProducer<DefaultProducerContext>,
     runtime: tokio::runtime::Runtime,
+    brokers: String,
 }
 
 impl std::fmt::Debug for Kafka {
@@ -57,17 +58,22 @@ impl Default for Kafka {
     }
 }
 
-fn config() -> ClientConfig {
+fn config(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
-    let _ = config.set("bootstrap.servers", stack::kafka()).set("broker.address.family", "v4").set("log_level", "2");
+    let _ = config.set("bootstrap.servers", brokers).set("broker.address.family", "v4").set("log_level", "2");
     config
 }
 
 impl Kafka {
-    /// The cluster that the tests run against.
+    /// The cluster that the tests share.
     pub fn new() -> Self {
-        let admin = config().create().expect("an admin client needs no connection");
-        let producer = config()
+        Self::at(&stack::kafka())
+    }
+
+    /// Another cluster.
+    pub fn at(brokers: &str) -> Self {
+        let admin = config(brokers).create().expect("an admin client needs no connection");
+        let producer = config(brokers)
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("partitioner", "murmur2_random")
@@ -77,7 +83,7 @@ impl Kafka {
             .create()
             .expect("a producer needs no connection");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
-        Self { admin, producer, runtime }
+        Self { admin, producer, runtime, brokers: brokers.to_owned() }
     }
 
     /// Creates a topic with these partitions and settings.
@@ -169,6 +175,12 @@ impl Kafka {
         self.bounds(topic).into_iter().map(|(partition, (_, end))| (partition, end)).collect()
     }
 
+    /// Next offset of each of so many partitions; `None` where the broker does not answer.
+    pub fn ends_now(&self, topic: &str, partitions: i32) -> Option<BTreeMap<i32, i64>> {
+        let end = |p| Some((p, self.producer.client().fetch_watermarks(topic, p, Duration::from_secs(5)).ok()?.1));
+        (0..partitions).map(end).collect()
+    }
+
     /// Every record of a topic, ordered by partition and offset, up to the ends as they are now. Nothing where there is no such topic.
     pub fn read(&self, topic: &str) -> Vec<Record> {
         self.read_from(topic, &BTreeMap::new())
@@ -183,7 +195,7 @@ impl Kafka {
         if left.is_empty() {
             return Vec::new();
         }
-        let consumer: BaseConsumer = config()
+        let consumer: BaseConsumer = config(&self.brokers)
             .set("group.id", "landfall-tests-reader")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
@@ -224,27 +236,49 @@ impl Kafka {
         records
     }
 
-    /// What a group has committed, by topic and partition, for the topics given.
-    pub fn committed(&self, group: &str, topics: &[&str]) -> BTreeMap<(String, i32), i64> {
-        let consumer: BaseConsumer = config().set("group.id", group).create().expect("a consumer needs no connection");
+    /// A reader of what a group has committed of one topic.
+    pub fn group(&self, group: &str, topic: &str) -> Group {
+        self.group_of(group, topic, self.partitions(topic))
+    }
+
+    /// The same for a topic that may not exist yet.
+    pub fn group_of(&self, group: &str, topic: &str, partitions: i32) -> Group {
+        let consumer: BaseConsumer = config(&self.brokers).set("group.id", group).create().expect("a consumer needs no connection");
         let mut places = TopicPartitionList::new();
-        for topic in topics {
-            for partition in 0..self.partitions(topic) {
-                let _ = places.add_partition(topic, partition);
-            }
+        for partition in 0..partitions {
+            let _ = places.add_partition(topic, partition);
         }
-        let found = wait::expect(&format!("offsets of group {group}"), REQUEST, || consumer.committed_offsets(places.clone(), REQUEST));
-        let offset = |e: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match e.offset() {
-            Offset::Offset(offset) => Some(((e.topic().to_owned(), e.partition()), offset)),
-            _ => None,
-        };
-        found.elements().iter().filter_map(offset).collect()
+        Group { consumer, places }
     }
 
     /// Names of the consumer groups that begin with a prefix.
     pub fn groups(&self, prefix: &str) -> Vec<String> {
         let list = wait::expect("the list of groups", REQUEST, || self.producer.client().fetch_group_list(None, REQUEST));
         list.groups().iter().map(|g| g.name().to_owned()).filter(|n| n.starts_with(prefix)).collect()
+    }
+}
+
+/// Reads a group's offsets again and again over one connection.
+pub struct Group {
+    consumer: BaseConsumer,
+    places: TopicPartitionList,
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Group")
+    }
+}
+
+impl Group {
+    /// Committed offset of each partition that has one; `None` where the broker does not answer.
+    pub fn committed(&self) -> Option<BTreeMap<i32, i64>> {
+        let found = self.consumer.committed_offsets(self.places.clone(), Duration::from_secs(5)).ok()?;
+        let offset = |e: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match e.offset() {
+            Offset::Offset(offset) => Some((e.partition(), offset)),
+            _ => None,
+        };
+        Some(found.elements().iter().filter_map(offset).collect())
     }
 }
 

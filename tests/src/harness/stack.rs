@@ -23,9 +23,10 @@ pub fn connect() -> String {
     address("LANDFALL_TEST_CONNECT")
 }
 
-/// Postgres, as a URL of its maintenance database.
+/// Postgres, as a URL without a database.
 pub fn postgres() -> String {
-    address("LANDFALL_TEST_POSTGRES")
+    let url = address("LANDFALL_TEST_POSTGRES");
+    url.rsplit_once('/').map_or(url.clone(), |(server, _)| server.to_owned())
 }
 
 /// ClickHouse: HTTP address, user, password.
@@ -46,8 +47,60 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Runs a command of the stack's own script: `restart-broker`, `stop postgres`, `start postgres`.
-pub fn control(arguments: &[&str]) {
-    let out = Command::new(root().join("tests/stack/stack")).args(arguments).output().expect("the stack's script can be started");
-    assert!(out.status.success(), "stack {arguments:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+/// Services of a test's own, for tests that stop them: started by the stack's script in another run folder, on other ports.
+#[derive(Debug)]
+pub struct Private {
+    folder: tempfile::TempDir,
+    base: u16,
+}
+
+impl Private {
+    /// Starts these services: `kafka`, `postgres`.
+    pub fn start(services: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("landfall-stack-").tempdir().expect("a folder for the services");
+        let private = Self { folder, base: free_base() };
+        let mut arguments = vec!["start"];
+        arguments.extend(services);
+        private.control(&arguments);
+        private
+    }
+
+    /// Runs a command of the stack's script: `stop postgres`, `start postgres`, `restart-broker KILL`.
+    pub fn control(&self, arguments: &[&str]) {
+        let out = script(arguments, self.folder.path(), self.base).output().expect("the stack's script can be started");
+        assert!(out.status.success(), "stack {arguments:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    }
+
+    /// Address of its Kafka.
+    pub fn kafka(&self) -> String {
+        format!("127.0.0.1:{}", self.base + 2)
+    }
+
+    /// URL of its Postgres, without a database.
+    pub fn postgres(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}", self.base + 5)
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let _ = script(&["wipe"], self.folder.path(), self.base).output();
+    }
+}
+
+fn script(arguments: &[&str], run: &Path, base: u16) -> Command {
+    let path = std::env::var("LANDFALL_TEST_STACK").map_or_else(|_| root().join("tests/stack/stack"), PathBuf::from);
+    let mut command = Command::new(path);
+    let _ = command.args(arguments).env("LANDFALL_STACK_RUN", run).env("LANDFALL_STACK_PORT_BASE", base.to_string());
+    command
+}
+
+/// A port such that the ten from it on are free, below those that outgoing connections take.
+fn free_base() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id() % 500;
+    (0..500)
+        .map(|_| 25_000 + 10 * ((from + NEXT.fetch_add(1, Ordering::Relaxed)) % 500) as u16)
+        .find(|base| (0..10).all(|n| std::net::TcpListener::bind(("127.0.0.1", base + n)).is_ok()))
+        .expect("ten free ports")
 }

@@ -148,6 +148,8 @@ pub struct View {
 pub enum Store {
     /// A Postgres database of the test's own, and the schema of the replicas in it.
     Postgres {
+        /// URL of the server, without a database.
+        server: String,
         /// Database.
         database: String,
         /// Schema.
@@ -210,8 +212,8 @@ impl Store {
         let replica = format!("{}.{table}", self.id());
         let select = self.select(table, columns);
         let (cursors, rows) = match self {
-            Self::Postgres { database, .. } => {
-                let mut postgres = Postgres::connect(database)?;
+            Self::Postgres { server, database, .. } => {
+                let mut postgres = Postgres::connect(server, database)?;
                 // One snapshot for both.
                 let _ = postgres.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").ok()?;
                 let cursors = postgres
@@ -296,17 +298,10 @@ impl std::fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// The URL of a database on the test server.
-    pub fn url(database: &str) -> String {
-        let url = stack::postgres();
-        let (server, _) = url.rsplit_once('/').expect("LANDFALL_TEST_POSTGRES names a database");
-        format!("{server}/{database}")
-    }
-
     /// Connects to a database; `None` where it or the server is not there.
-    pub fn connect(database: &str) -> Option<Self> {
+    pub fn connect(server: &str, database: &str) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime of one thread");
-        let (client, connection) = runtime.block_on(tokio_postgres::connect(&Self::url(database), NoTls)).ok()?;
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(&format!("{server}/{database}"), NoTls)).ok()?;
         let _ = runtime.spawn(async move {
             let _ = connection.await;
         });
@@ -314,10 +309,10 @@ impl Postgres {
     }
 
     /// Creates a database and connects to it.
-    pub fn create(database: &str) -> Self {
-        let mut maintenance = Self::connect("postgres").expect("Postgres is up");
+    pub fn create(server: &str, database: &str) -> Self {
+        let mut maintenance = Self::connect(server, "postgres").expect("Postgres is up");
         maintenance.run(&format!("CREATE DATABASE {}", double(database)));
-        Self::connect(database).expect("the database was just created")
+        Self::connect(server, database).expect("the database was just created")
     }
 
     /// Runs statements; panics on an error.
@@ -452,12 +447,12 @@ mod tests {
         let expected: Row =
             ["true", "-7", "12.30", "é'\"", "00ff", "2024-02-29", "2024-01-01T01:00:00.123456Z"].map(|t| Some(t.to_owned())).into();
         let database = stack::unique("render");
-        let mut postgres = Postgres::create(&database);
+        let mut postgres = Postgres::create(&stack::postgres(), &database);
         postgres.run(
             "CREATE TABLE t (b bool, i int, d numeric(12,2), t text, y bytea, a date, z timestamptz); \
              INSERT INTO t VALUES (true, -7, 12.3, 'é''\"', '\\x00ff', '2024-02-29', '2024-01-01 01:00:00.123456+00')",
         );
-        let store = Store::Postgres { database, schema: "public".into() };
+        let store = Store::Postgres { server: stack::postgres(), database, schema: "public".into() };
         assert_eq!(canonical(postgres.query(&store.select("t", &values)).expect("a table"), &values), [expected.clone()]);
 
         let database = stack::unique("render");

@@ -48,19 +48,24 @@ pub struct Topology {
     pub table_extra: String,
     /// More lines of `kafka.client`, as `key: value` pairs separated by commas.
     pub client: String,
-    /// Address of Postgres as the topology names it, where it is not the test server's own.
-    pub postgres_url: Option<String>,
+    /// The brokers.
+    pub brokers: String,
 }
 
 impl Topology {
     /// A topology with databases of its own; tables are in schema `public` of the source.
     pub fn new(stem: &str, tables: &[&str], stores: Stores) -> Self {
+        Self::on(&stack::kafka(), &stack::postgres(), stem, tables, stores)
+    }
+
+    /// The same on a Kafka and a Postgres of the test's own.
+    pub fn on(brokers: &str, postgres: &str, stem: &str, tables: &[&str], stores: Stores) -> Self {
         let name = stack::unique(stem);
         let folder = tempfile::Builder::new().prefix(&format!("landfall-{stem}-")).tempdir().expect("a folder for the test");
         let mut list = Vec::new();
         if stores.postgres {
-            drop(Postgres::create(&name));
-            list.push(Store::Postgres { database: name.clone(), schema: "replica".into() });
+            drop(Postgres::create(postgres, &name));
+            list.push(Store::Postgres { server: postgres.to_owned(), database: name.clone(), schema: "replica".into() });
         }
         if stores.clickhouse {
             ClickHouse::new().run(&format!("CREATE DATABASE {name} ENGINE = Atomic"));
@@ -77,8 +82,8 @@ impl Topology {
             tables: tables.iter().map(|t| (*t).to_owned()).collect(),
             log_partitions: 4,
             table_extra: String::new(),
-            client: "session.timeout.ms: 6000, heartbeat.interval.ms: 1000".into(),
-            postgres_url: None,
+            client: "session.timeout.ms: 1500, heartbeat.interval.ms: 300".into(),
+            brokers: brokers.to_owned(),
         };
         topology.write();
         topology
@@ -95,16 +100,15 @@ impl Topology {
             "topology: {}\nkafka:\n  brokers: [\"{}\"]\n  client: {{ {} }}\ndefaults: {{ push_debounce_quiet: 0, log: {{ partitions: {}, replication: 1 }} }}\n\
              sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\nstores:\n",
             self.name,
-            stack::kafka(),
+            self.brokers,
             self.client,
             self.log_partitions,
             self.prefix
         );
         for store in &self.stores {
             let _ = match store {
-                Store::Postgres { database, schema } => {
-                    let url = self.postgres_url.clone().unwrap_or_else(|| Postgres::url(database));
-                    writeln!(yaml, "  - {{ id: serving, type: postgresql, url: \"{url}\", schema: {schema} }}")
+                Store::Postgres { server, database, schema } => {
+                    writeln!(yaml, "  - {{ id: serving, type: postgresql, url: \"{server}/{database}\", schema: {schema} }}")
                 }
                 Store::ClickHouse { database } => {
                     let (url, user, _) = stack::clickhouse();
@@ -177,8 +181,8 @@ impl Drop for Topology {
         // What a test leaves in the servers slows the next ones down; a failure here says nothing about the product.
         for store in &self.stores {
             match store {
-                Store::Postgres { database, .. } => {
-                    if let Some(mut postgres) = Postgres::connect("postgres") {
+                Store::Postgres { server, database, .. } => {
+                    if let Some(mut postgres) = Postgres::connect(server, "postgres") {
                         let _ = postgres.query(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)"));
                     }
                 }
