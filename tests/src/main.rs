@@ -3,6 +3,7 @@
 mod checker;
 mod crash;
 mod harness;
+mod live;
 mod processes;
 mod reference;
 mod scene;

@@ -119,30 +119,14 @@ impl Scene {
         }
     }
 
-    /// Waits until the log holds everything of the source and every store's group has committed to the log's end, which is never above `K`.
+    /// As [`caught_up`] for this topology.
     pub fn caught_up(&self, deadline: Duration) -> Result<(), String> {
-        let kafka = &self.kafka;
-        let normalise = format!("{}.normalise", self.topology.name);
-        for table in &self.topology.tables {
-            let source = self.topology.source(table);
-            let group = kafka.group(&normalise, &source);
-            let ends = nonzero(kafka.ends(&source));
-            wait::until(deadline, || behind(&ends, group.committed())).map_err(|e| format!("{table}: the normaliser is behind: {e}"))?;
-        }
-        for store in &self.topology.stores {
-            for table in &self.topology.tables {
-                self.landed(store, table, deadline).map_err(|e| format!("{table} in {} is behind: {e}", store.id()))?;
-            }
-        }
-        Ok(())
+        caught_up(&self.topology, &self.kafka, deadline)
     }
 
-    /// Waits until a store has landed the whole log of a table as it is now.
+    /// As [`landed`] for this topology.
     pub fn landed(&self, store: &Store, table: &str, deadline: Duration) -> Result<(), String> {
-        let log = self.topology.log(table);
-        let ends = nonzero(self.kafka.ends(&log));
-        let group = self.kafka.group(&format!("{}.land.{}", self.topology.name, store.id()), &log);
-        wait::until(deadline, || behind(&ends, group.committed()))
+        landed(&self.topology, &self.kafka, store, table, deadline)
     }
 
     /// As [`Self::caught_up`]; shows the process's log and panics where it does not come.
@@ -246,6 +230,31 @@ pub struct Summary {
     pub poison: usize,
     /// Samples held against the log.
     pub samples: usize,
+}
+
+/// Waits until the logs hold everything of the sources and every store's group has committed to their ends, which is never above `K`.
+pub fn caught_up(topology: &Topology, kafka: &Kafka, deadline: Duration) -> Result<(), String> {
+    let normalise = format!("{}.normalise", topology.name);
+    for table in &topology.tables {
+        let source = topology.source(table);
+        let group = kafka.group(&normalise, &source);
+        let ends = nonzero(kafka.ends(&source));
+        wait::until(deadline, || behind(&ends, group.committed())).map_err(|e| format!("{table}: the normaliser is behind: {e}"))?;
+    }
+    for store in &topology.stores {
+        for table in &topology.tables {
+            landed(topology, kafka, store, table, deadline).map_err(|e| format!("{table} in {} is behind: {e}", store.id()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a store has landed the whole log of a table as it is now.
+pub fn landed(topology: &Topology, kafka: &Kafka, store: &Store, table: &str, deadline: Duration) -> Result<(), String> {
+    let log = topology.log(table);
+    let ends = nonzero(kafka.ends(&log));
+    let group = kafka.group(&format!("{}.land.{}", topology.name, store.id()), &log);
+    wait::until(deadline, || behind(&ends, group.committed()))
 }
 
 fn nonzero(ends: BTreeMap<i32, i64>) -> BTreeMap<i32, i64> {

@@ -70,6 +70,7 @@ impl Kind {
             Self::Float64 => text.parse::<f64>().map_or_else(|_| text.to_owned(), |v| format!("{v:?}")),
             Self::Numeric if text.contains('.') => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
             Self::Uuid => text.to_ascii_lowercase(),
+            Self::Date => text.replace(" (BC)", " BC"),
             Self::Time => time(text),
             Self::Json => serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |v| v.to_string()),
             _ => text.to_owned(),
