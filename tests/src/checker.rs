@@ -146,7 +146,6 @@ impl Line {
 #[derive(Debug)]
 pub struct Truth {
     table: String,
-    columns: Vec<Column>,
     lines: BTreeMap<String, Line>,
     expected: BTreeMap<String, u64>,
     poison: BTreeSet<Place>,
@@ -165,7 +164,6 @@ impl Truth {
         let facts: BTreeMap<Place, Fact> = source.iter().map(|r| ((r.partition.unwrap_or(0), r.offset), reference::read(r))).collect();
         let mut truth = Self {
             table: table.to_owned(),
-            columns: columns.to_vec(),
             lines: BTreeMap::new(),
             expected: BTreeMap::new(),
             poison: facts.iter().filter(|(_, f)| **f == Fact::Poison).map(|(p, _)| *p).collect(),
@@ -200,7 +198,11 @@ impl Truth {
             let key = match facts.get(&place) {
                 Some(Fact::Change { key, .. } | Fact::Tombstone { key }) => key,
                 _ => {
-                    broken(&mut truth.violations, Broken::Invented, format!("{table}: log record {partition}/{offset} comes from {place:?}, which is no change"));
+                    broken(
+                        &mut truth.violations,
+                        Broken::Invented,
+                        format!("{table}: log record {partition}/{offset} comes from {place:?}, which is no change"),
+                    );
                     continue;
                 }
             };
@@ -241,7 +243,9 @@ impl Truth {
             let in_letters = letters.contains(place);
             match fact {
                 Fact::Poison if !in_letters => broken(out, Broken::DeadLetter, format!("{table}: poison record {place:?} is no dead letter")),
-                Fact::Change { key, at, .. } if !in_log => broken(out, Broken::Lost, format!("{table}: change of key {key} at {at:?}, record {place:?}, is not in the log")),
+                Fact::Change { key, at, .. } if !in_log => {
+                    broken(out, Broken::Lost, format!("{table}: change of key {key} at {at:?}, record {place:?}, is not in the log"))
+                }
                 Fact::Tombstone { key } if !in_log && self.speaks(*place, key) => {
                     broken(out, Broken::Lost, format!("{table}: tombstone of key {key}, record {place:?}, is not in the log"));
                 }
@@ -294,7 +298,11 @@ impl Truth {
         }
         for (partition, end) in ends.iter().filter(|(_, end)| **end > 0) {
             if view.cursors.get(partition) != Some(end) {
-                broken(out, Broken::Watermark, format!("{place}: K of partition {partition} is {:?}, its log ends at {end}", view.cursors.get(partition)));
+                broken(
+                    out,
+                    Broken::Watermark,
+                    format!("{place}: K of partition {partition} is {:?}, its log ends at {end}", view.cursors.get(partition)),
+                );
             }
         }
     }
@@ -326,7 +334,15 @@ impl Truth {
                     if line.after(at_k) != shows {
                         let how = self.how(line, at_k, shows);
                         let expected = seen.show(line.after(at_k));
-                        broken(out, how, format!("{place}: key {key} shows {} but the log below K {k} of partition {} gives {expected}", seen.show(shows), line.partition));
+                        broken(
+                            out,
+                            how,
+                            format!(
+                                "{place}: key {key} shows {} but the log below K {k} of partition {} gives {expected}",
+                                seen.show(shows),
+                                line.partition
+                            ),
+                        );
                     }
                     continue;
                 }
@@ -335,7 +351,16 @@ impl Truth {
                     Some(n) => drop(least.insert(key, n)),
                     None => {
                         let how = self.how(line, from, shows);
-                        broken(out, how, format!("{place}: key {key} shows {}, which it does not from K {k} of partition {} on, {}", seen.show(shows), line.partition, seen.show(line.after(from))));
+                        broken(
+                            out,
+                            how,
+                            format!(
+                                "{place}: key {key} shows {}, which it does not from K {k} of partition {} on, {}",
+                                seen.show(shows),
+                                line.partition,
+                                seen.show(line.after(from))
+                            ),
+                        );
                     }
                 }
             }
@@ -368,16 +393,15 @@ impl Truth {
             for sample in samples.iter().filter(|s| s.committed.get(&place.0).is_some_and(|g| place.1 < *g)) {
                 let held = self.logged.get(place).is_some_and(|(partition, offset)| sample.log.get(partition).is_some_and(|end| offset < end));
                 if !held {
-                    broken(out, Broken::Watermark, format!("{}: the normaliser had committed past record {place:?}, which was not in the log", self.table));
+                    broken(
+                        out,
+                        Broken::Watermark,
+                        format!("{}: the normaliser had committed past record {place:?}, which was not in the log", self.table),
+                    );
                     break;
                 }
             }
         }
-    }
-
-    /// The columns of the table.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
     }
 }
 
@@ -453,7 +477,13 @@ mod tests {
             kinds(&out)
         };
         let exact = Store::Postgres { server: String::new(), database: String::new(), schema: String::new() };
-        assert_eq!(samples(&exact, &[view(0, &[]), view(1, &[("1", "a")]), view(2, &[("1", "b")]), view(4, &[("1", "b")]), view(5, &[("1", "b"), ("2", "c")])]), []);
+        assert_eq!(
+            samples(
+                &exact,
+                &[view(0, &[]), view(1, &[("1", "a")]), view(2, &[("1", "b")]), view(4, &[("1", "b")]), view(5, &[("1", "b"), ("2", "c")])]
+            ),
+            []
+        );
         assert_eq!(samples(&exact, &[view(2, &[("1", "a")])]), [Broken::Resurrected]);
         assert_eq!(samples(&exact, &[view(1, &[("1", "b")])]), [Broken::Watermark]);
         assert_eq!(samples(&exact, &[view(5, &[("1", "b")])]), [Broken::Lost]);

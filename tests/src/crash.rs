@@ -4,6 +4,8 @@
 //! time that it comes by, or is killed as `kill -9` does after a seeded moment. In the end everything is held against the reference
 //! (`scene`, `checker`).
 
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind tests of real processes")]
+
 use std::time::{Duration, Instant};
 
 use crate::checker::{Broken, Violation, broken};
@@ -14,8 +16,7 @@ use crate::scene::{Scene, Summary};
 use crate::workload::Mix;
 
 /// The named points, in the order of one event's journey.
-pub const POINTS: [&str; 9] =
-    ["pre_ack", "post_ack", "pre_land", "mid_land", "reply_lost", "post_land", "mid_state", "post_state", "post_commit"];
+pub const POINTS: [&str; 9] = ["pre_ack", "post_ack", "pre_land", "mid_land", "reply_lost", "post_land", "mid_state", "post_state", "post_commit"];
 /// The hits at which each is tried.
 pub const HITS: [u32; 3] = [1, 2, 7];
 /// A point must be reached within so long while work comes in.

@@ -189,7 +189,8 @@ fn differences(what: &str, columns: &[Column], source: &[Row], replica: &[Row]) 
     if source.len() != replica.len() {
         out.push(format!("{what}: {} rows instead of {}", replica.len(), source.len()));
     }
-    let of = |rows: &[Row]| -> std::collections::BTreeMap<String, Row> { rows.iter().map(|r| (r[0].clone().unwrap_or_default(), r.clone())).collect() };
+    let of =
+        |rows: &[Row]| -> std::collections::BTreeMap<String, Row> { rows.iter().map(|r| (r[0].clone().unwrap_or_default(), r.clone())).collect() };
     let (source, replica) = (of(source), of(replica));
     for (id, expected) in &source {
         match replica.get(id) {
@@ -229,7 +230,8 @@ fn every_type_from_a_real_source() {
         source.run(&format!("UPDATE types SET c_large = big(id + 1) WHERE id BETWEEN {old} AND {} AND id % 40 = 0", old + step));
         source.run(&format!("DELETE FROM types WHERE id BETWEEN {old} AND {} AND id > 9 AND id % 11 = 0", old + step));
         // Key changes: of rows whose values are all sent, since this identity does not give the others.
-        source.run(&format!("UPDATE types SET id = id + 100000 WHERE id BETWEEN {old} AND {} AND id > 9 AND id % 8 <> 0 AND id % 17 = 0", old + step));
+        source
+            .run(&format!("UPDATE types SET id = id + 100000 WHERE id BETWEEN {old} AND {} AND id > 9 AND id % 8 <> 0 AND id % 17 = 0", old + step));
         source.run(&format!(
             "BEGIN; DELETE FROM types WHERE id = {old} + 14; INSERT INTO types (id, c_text) VALUES ({old} + 14, 'again'); \
              UPDATE types SET c_double = c_double WHERE id = 3; COMMIT"

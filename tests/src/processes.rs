@@ -3,6 +3,8 @@
 //!
 //! Tests that stop a service start one of their own, so that no other test loses it.
 
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind tests of real processes")]
+
 use std::time::{Duration, Instant};
 
 use crate::harness::process::Process;
@@ -55,7 +57,11 @@ fn rebalances() {
         await_owner(&mut new, &scene, &["serving", "warehouse"]);
         scene.produce(30);
         // The old one leaves in an orderly way, or as `kill -9` does.
-        if round % 3 == 0 { old.kill() } else { old.drain_and_exit(DRAIN) }
+        if round % 3 == 0 {
+            old.kill()
+        } else {
+            old.drain_and_exit(DRAIN)
+        }
         scene.produce(30);
         await_owner(&mut new, &scene, &["serving", "warehouse", "local"]);
         old = new;
@@ -167,7 +173,11 @@ fn state_deleted() {
         scene.produce(80);
         scene.expect_caught_up(&mut process);
         scene.produce(40);
-        if round % 2 == 0 { process.kill() } else { process.drain_and_exit(DRAIN) }
+        if round % 2 == 0 {
+            process.kill()
+        } else {
+            process.drain_and_exit(DRAIN)
+        }
         scene.look_at_file();
         std::fs::remove_dir_all(scene.topology.state(1)).expect("the state directory is there");
     }
@@ -282,11 +292,9 @@ fn source_recreated() {
         // The table beside it goes on.
         let customers = scene.topology.source(CUSTOMERS);
         let expected = crate::reference::replica(&scene.kafka.read(&customers), &["id", "name"]).0.len();
-        wait::expect("the other table goes on", HEAL, || {
-            match serving.view(CUSTOMERS, &customer_columns()).map_or(0, |v| v.rows.len()) {
-                n if n == expected => Ok(()),
-                n => Err(format!("{n} of {expected} rows")),
-            }
+        wait::expect("the other table goes on", HEAL, || match serving.view(CUSTOMERS, &customer_columns()).map_or(0, |v| v.rows.len()) {
+            n if n == expected => Ok(()),
+            n => Err(format!("{n} of {expected} rows")),
         });
         assert_eq!(sorted(serving.view(ORDERS, &columns).expect("the replica is there").rows), sorted(before), "the replica stays as it was");
         process.drain_and_exit(DRAIN);

@@ -53,7 +53,12 @@ fn decimal(unscaled: &BigInt, scale: usize) -> String {
 fn unbase64(text: &str) -> Vec<u8> {
     let six = |c: u8| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".iter().position(|a| *a == c);
     let bits: Vec<u32> = text.bytes().filter_map(six).map(|n| n as u32).collect();
-    bits.chunks(4).flat_map(|c| { let n = c.iter().fold(0, |n, b| n << 6 | b) << (6 * (4 - c.len())); n.to_be_bytes()[1..c.len()].to_vec() }).collect()
+    bits.chunks(4)
+        .flat_map(|c| {
+            let n = c.iter().fold(0, |n, b| n << 6 | b) << (6 * (4 - c.len()));
+            n.to_be_bytes()[1..c.len()].to_vec()
+        })
+        .collect()
 }
 
 /// Reads a record of a Debezium topic with schemas.

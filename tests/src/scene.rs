@@ -4,6 +4,8 @@
 //! The last act is always [`Scene::verdict`]: nothing lost, duplicated, resurrected or invented, positions honest at every sample, and every
 //! record of the source accounted for.
 
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind tests of real processes")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +77,6 @@ impl Scene {
     }
 
     /// Starts looking at all replicas of `orders` again and again, as fast as the pause allows, until the sampler is dropped.
-    #[allow(clippy::disallowed_methods, reason = "a sampler looks while other things happen")]
     pub fn sampler(&self, pause: Duration) -> Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();

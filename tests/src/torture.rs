@@ -3,6 +3,8 @@
 //! Without `LANDFALL_KILLS` it is the suite's own: 60 kills. With it, as many as asked for; `LANDFALL_SEED` repeats a run. Either way a
 //! result line is appended to `target/torture.log`, or to where `LANDFALL_TORTURE_LOG` says.
 
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind tests of real processes")]
+
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,12 +36,12 @@ fn append(seed: u64, outcome: &Outcome) {
         outcome.violations.len()
     );
     print!("{line}");
-    let file = std::fs::create_dir_all(path.parent().unwrap_or(&path)).and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(&path));
+    let file =
+        std::fs::create_dir_all(path.parent().unwrap_or(&path)).and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(&path));
     file.and_then(|mut f| f.write_all(line.as_bytes())).unwrap_or_else(|e| panic!("the result cannot be appended to {}: {e}", path.display()));
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a run that nobody asked a seed for takes one from the clock")]
 fn torture() {
     let kills = number("LANDFALL_KILLS").map_or(KILLS, |n| n as usize);
     let seed = number("LANDFALL_SEED").unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs()));

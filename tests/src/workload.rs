@@ -53,11 +53,31 @@ pub struct Mix {
 
 impl Mix {
     /// The mix of the kill test.
-    pub const KILL: Self =
-        Self { deletes: 24, tombstone_only: 20, delete_only: 20, key_changes: 7, unauthored: 16, reinserts: 10, poison: 2, restarts: 2, late_reads: 8, hot: 50 };
+    pub const KILL: Self = Self {
+        deletes: 24,
+        tombstone_only: 20,
+        delete_only: 20,
+        key_changes: 7,
+        unauthored: 16,
+        reinserts: 10,
+        poison: 2,
+        restarts: 2,
+        late_reads: 8,
+        hot: 50,
+    };
     /// Nothing but inserts and updates.
-    pub const CALM: Self =
-        Self { deletes: 0, tombstone_only: 0, delete_only: 0, key_changes: 0, unauthored: 0, reinserts: 0, poison: 0, restarts: 0, late_reads: 0, hot: 50 };
+    pub const CALM: Self = Self {
+        deletes: 0,
+        tombstone_only: 0,
+        delete_only: 0,
+        key_changes: 0,
+        unauthored: 0,
+        reinserts: 0,
+        poison: 0,
+        restarts: 0,
+        late_reads: 0,
+        hot: 50,
+    };
 }
 
 /// What was generated.
@@ -267,7 +287,8 @@ impl Workload {
     }
 
     fn key(&self, table: &str, id: i64) -> Vec<u8> {
-        let schema = json!({"type": "struct", "fields": [field("int32", false, "id")], "optional": false, "name": format!("{}.Key", self.topic(table))});
+        let schema =
+            json!({"type": "struct", "fields": [field("int32", false, "id")], "optional": false, "name": format!("{}.Key", self.topic(table))});
         json!({"schema": schema, "payload": {"id": id}}).to_string().into_bytes()
     }
 
@@ -283,9 +304,10 @@ impl Workload {
             "version": "3.6.1.Final", "connector": "postgresql", "name": self.prefix, "ts_ms": time, "snapshot": spot.snapshot, "db": "shop",
             "sequence": sequence.to_string(), "ts_us": time * 1_000, "ts_ns": time * 1_000_000, "schema": "public", "table": table,
             "txId": own, "lsn": lsn, "xmin": null, "origin": null, "origin_lsn": null});
-        let transaction = spot.order.map_or(Value::Null, |order| {
-            json!({"id": format!("{}:{}", self.transaction, spot.lsn), "total_order": order, "data_collection_order": order})
-        });
+        let transaction = spot.order.map_or(
+            Value::Null,
+            |order| json!({"id": format!("{}:{}", self.transaction, spot.lsn), "total_order": order, "data_collection_order": order}),
+        );
         let payload = json!({"before": before, "after": after, "source": source, "transaction": transaction, "op": op,
             "ts_ms": time + 9, "ts_us": (time + 9) * 1_000, "ts_ns": (time + 9) * 1_000_000});
         let value = json!({"schema": envelope_schema(&topic, table), "payload": payload}).to_string().into_bytes();
@@ -452,7 +474,13 @@ impl Workload {
             1 => b"{\"hello\":\"world\"}",
             _ => b"\xFF\xFE\x00garbage",
         };
-        Record { topic: self.topic(ORDERS), key: Some(self.key(ORDERS, id)), value: Some(value.to_vec()), headers: self.headers(), ..Record::default() }
+        Record {
+            topic: self.topic(ORDERS),
+            key: Some(self.key(ORDERS, id)),
+            value: Some(value.to_vec()),
+            headers: self.headers(),
+            ..Record::default()
+        }
     }
 
     /// The connector restarts from its last stored position: everything since is sent once more, at higher offsets.

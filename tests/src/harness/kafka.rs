@@ -11,7 +11,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer, DefaultProducerContext};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{stack, wait};
@@ -125,12 +125,6 @@ impl Kafka {
         metadata.topics().iter().filter(|t| t.name() == topic && t.error().is_none()).map(|t| t.partitions().len() as i32).sum()
     }
 
-    /// Names of the topics that begin with a prefix.
-    pub fn topics(&self, prefix: &str) -> Vec<String> {
-        let metadata = self.producer.client().fetch_metadata(None, REQUEST).expect("the cluster's metadata");
-        metadata.topics().iter().map(|t| t.name().to_owned()).filter(|n| n.starts_with(prefix)).collect()
-    }
-
     /// Produces records in order and waits until the broker has them all.
     pub fn produce(&self, records: &[Record]) {
         for record in records {
@@ -164,9 +158,8 @@ impl Kafka {
 
     /// First and next offset of each partition.
     pub fn bounds(&self, topic: &str) -> BTreeMap<i32, (i64, i64)> {
-        let bound = |partition| {
-            wait::expect(&format!("offsets of {topic}"), REQUEST, || self.producer.client().fetch_watermarks(topic, partition, REQUEST))
-        };
+        let bound =
+            |partition| wait::expect(&format!("offsets of {topic}"), REQUEST, || self.producer.client().fetch_watermarks(topic, partition, REQUEST));
         (0..self.partitions(topic)).map(|partition| (partition, bound(partition))).collect()
     }
 
@@ -250,12 +243,6 @@ impl Kafka {
         }
         Group { consumer, places }
     }
-
-    /// Names of the consumer groups that begin with a prefix.
-    pub fn groups(&self, prefix: &str) -> Vec<String> {
-        let list = wait::expect("the list of groups", REQUEST, || self.producer.client().fetch_group_list(None, REQUEST));
-        list.groups().iter().map(|g| g.name().to_owned()).filter(|n| n.starts_with(prefix)).collect()
-    }
 }
 
 /// Reads a group's offsets again and again over one connection.
@@ -283,9 +270,8 @@ impl Group {
 }
 
 fn owned<M: Message>(message: &M) -> Record {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers.iter().map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec())).collect()
-    });
+    let headers =
+        message.headers().map_or_else(Vec::new, |headers| headers.iter().map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec())).collect());
     Record {
         topic: message.topic().to_owned(),
         partition: Some(message.partition()),

@@ -39,13 +39,6 @@ impl Options {
         Self { arguments: arguments.iter().map(|a| (*a).to_owned()).collect(), environment: Vec::new() }
     }
 
-    /// One more argument.
-    #[must_use]
-    pub fn argument(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.to_owned());
-        self
-    }
-
     /// A variable of the environment.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {

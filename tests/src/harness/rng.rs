@@ -40,9 +40,4 @@ impl Rng {
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
-
-    /// An element of a slice that is not empty.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len() as u64) as usize]
-    }
 }

@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The value of a variable that `tests/stack/stack env` prints.
 pub fn address(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: this test needs the real services; use tests/stack/stack run, or make test"))
+    std::env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set: this test needs the real services; use tests/stack/stack run, or make test"))
 }
 
 /// Kafka, `host:port`.

@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use super::process::Options;
 use super::stack;
 
 /// What the values of a column mean.
@@ -217,9 +216,8 @@ impl Store {
                 let mut postgres = Postgres::connect(server, database)?;
                 // One snapshot for both.
                 let _ = postgres.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").ok()?;
-                let cursors = postgres
-                    .query(&format!("SELECT partition::text, next_offset::text FROM landfall.cursor WHERE replica = '{replica}'"))
-                    .ok()?;
+                let cursors =
+                    postgres.query(&format!("SELECT partition::text, next_offset::text FROM landfall.cursor WHERE replica = '{replica}'")).ok()?;
                 (cursors, postgres.query(&select).ok()?)
             }
             Self::ClickHouse { database } => {
@@ -241,44 +239,6 @@ impl Store {
         let cursors = cursors.iter().filter_map(|row| Some((i32::try_from(number(&row[0])?).ok()?, number(&row[1])?))).collect();
         Some(View { cursors, rows: canonical(rows, columns) })
     }
-
-    /// The live rows by `landfall sql`: the way that people read a DuckDB file which a process holds.
-    pub fn rows_by_command(&self, topology: &std::path::Path, table: &str, columns: &[Column]) -> Result<Vec<Row>, String> {
-        let select = self.select(table, columns);
-        let path = topology.to_string_lossy();
-        let output = Options::command(&["sql", "--file", &path, self.id(), &select, "--output", "json"]).output(Duration::from_secs(30));
-        if !output.status.success() {
-            return Err(output.text());
-        }
-        let rows: Vec<Vec<Option<String>>> = parse_rows(&output.stdout)?;
-        Ok(canonical(rows, columns))
-    }
-}
-
-/// Rows out of `landfall sql --output json`: an array of rows or a row a line; a row is an array, or an object with columns in order.
-fn parse_rows(text: &str) -> Result<Vec<Row>, String> {
-    let cell = |v: &serde_json::Value| match v {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(s) => Some(s.clone()),
-        other => Some(other.to_string()),
-    };
-    let row = |v: &serde_json::Value| match v {
-        serde_json::Value::Array(cells) => Ok(cells.iter().map(cell).collect()),
-        serde_json::Value::Object(cells) => Ok(cells.values().map(cell).collect()),
-        other => Err(format!("a row of `landfall sql` is {other}")),
-    };
-    let mut rows = Vec::new();
-    for value in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
-        match value.map_err(|e| format!("`landfall sql` printed no JSON: {e}"))? {
-            serde_json::Value::Array(list) if list.iter().all(|v| v.is_array() || v.is_object()) => {
-                for v in &list {
-                    rows.push(row(v)?);
-                }
-            }
-            other => rows.push(row(&other)?),
-        }
-    }
-    Ok(rows)
 }
 
 fn canonical(rows: Vec<Row>, columns: &[Column]) -> Vec<Row> {
@@ -445,8 +405,7 @@ mod tests {
             ("a", Kind::Date),
             ("z", Kind::TimestampTz),
         ]);
-        let expected: Row =
-            ["true", "-7", "12.30", "é'\"", "00ff", "2024-02-29", "2024-01-01T01:00:00.123456Z"].map(|t| Some(t.to_owned())).into();
+        let expected: Row = ["true", "-7", "12.30", "é'\"", "00ff", "2024-02-29", "2024-01-01T01:00:00.123456Z"].map(|t| Some(t.to_owned())).into();
         let database = stack::unique("render");
         let mut postgres = Postgres::create(&stack::postgres(), &database);
         postgres.run(

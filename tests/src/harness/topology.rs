@@ -99,11 +99,7 @@ impl Topology {
         let mut yaml = format!(
             "topology: {}\nkafka:\n  brokers: [\"{}\"]\n  client: {{ {} }}\ndefaults: {{ push_debounce_quiet: 0, log: {{ partitions: {}, replication: 1 }} }}\n\
              sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\nstores:\n",
-            self.name,
-            self.brokers,
-            self.client,
-            self.log_partitions,
-            self.prefix
+            self.name, self.brokers, self.client, self.log_partitions, self.prefix
         );
         for store in &self.stores {
             let _ = match store {
