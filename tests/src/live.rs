@@ -151,13 +151,14 @@ impl Connector {
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        let _ = self.agent.delete(format!("{}/connectors/{}", stack::connect(), self.name)).call();
+        self.agent.delete(format!("{}/connectors/{}", stack::connect(), self.name)).call().ok();
         // A slot can be dropped once its walsender has gone; without that it would hold the server's log for ever.
         let drop = format!("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{}' AND NOT active", self.name);
-        let _ = wait::until(Duration::from_secs(10), || match self.source.query(&drop) {
+        wait::until(Duration::from_secs(10), || match self.source.query(&drop) {
             Ok(rows) if !rows.is_empty() => Ok(()),
             _ => Err("the slot is in use"),
-        });
+        })
+        .ok();
     }
 }
 
@@ -273,6 +274,6 @@ fn every_type_from_a_real_source() {
     println!("{} rows of 20 columns equal in three stores", rows[0][0].as_deref().unwrap_or_default());
     drop(source);
     if let Some(mut maintenance) = Postgres::connect(&stack::postgres(), "postgres") {
-        let _ = maintenance.query(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)"));
+        maintenance.query(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)")).ok();
     }
 }

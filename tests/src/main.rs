@@ -1,5 +1,7 @@
 //! The one test binary.
 
+#![allow(unreachable_pub, reason = "a test binary exports nothing; `pub` says what other modules of it may use")]
+
 mod bad_input;
 mod checker;
 mod crash;

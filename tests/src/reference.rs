@@ -61,6 +61,10 @@ fn unbase64(text: &str) -> Vec<u8> {
         .collect()
 }
 
+/// An event on its way into the fold: position, tick, whether it was streamed, place, row. In this order it sorts; of equal positions the
+/// last wins.
+type Event<'a> = ((u64, u64), u8, bool, Place, Option<&'a Row>);
+
 /// Reads a record of a Debezium topic with schemas.
 pub fn read(record: &Record) -> Fact {
     parse(record).unwrap_or(Fact::Poison)
@@ -101,8 +105,7 @@ fn parse(record: &Record) -> Option<Fact> {
 pub fn fold(facts: &[(Place, &Fact)], columns: &[&str]) -> Option<Row> {
     let mut facts = facts.to_vec();
     facts.sort_by_key(|(place, _)| *place);
-    // (position, tick, not a snapshot, place): the order of the fold, in which the last of equal positions wins.
-    let mut events: Vec<((u64, u64), u8, bool, Place, Option<&Row>)> = Vec::new();
+    let mut events: Vec<Event<'_>> = Vec::new();
     for (i, (place, fact)) in facts.iter().enumerate() {
         match fact {
             Fact::Change { at, snapshot, row, .. } => events.push((*at, 0, !snapshot, *place, row.as_ref())),

@@ -304,7 +304,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            thread.join().ok();
         }
     }
 }

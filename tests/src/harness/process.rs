@@ -3,7 +3,6 @@
 //! It is the same library with its crash points, linked once more by this crate as `landfall-under-test`. Its log is kept line by line, so
 //! that a failing test can show it. A process that a test forgets dies with its handle.
 
-use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -165,7 +164,7 @@ impl Process {
     /// Kills it as `kill -9` does, and waits until it is gone.
     pub fn kill(&mut self) {
         if self.ended().is_none() {
-            let _ = self.child.kill();
+            self.child.kill().ok();
             let _ = self.wait(Duration::from_secs(10));
         }
     }
@@ -252,8 +251,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         if self.ended().is_none() {
             // A stopped process takes only this signal.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            self.child.kill().ok();
+            self.child.wait().ok();
         }
     }
 }
@@ -262,7 +261,8 @@ fn join(lines: &Mutex<Vec<String>>, last: usize) -> String {
     let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     let mut text = String::new();
     for line in &lines[lines.len().saturating_sub(last)..] {
-        let _ = writeln!(text, "{line}");
+        text.push_str(line);
+        text.push('\n');
     }
     text
 }

@@ -85,7 +85,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        let _ = script(&["wipe"], self.folder.path(), self.base).output();
+        script(&["wipe"], self.folder.path(), self.base).output().ok();
     }
 }
 

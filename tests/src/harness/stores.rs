@@ -263,9 +263,7 @@ impl Postgres {
     pub fn connect(server: &str, database: &str) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime of one thread");
         let (client, connection) = runtime.block_on(tokio_postgres::connect(&format!("{server}/{database}"), NoTls)).ok()?;
-        let _ = runtime.spawn(async move {
-            let _ = connection.await;
-        });
+        drop(runtime.spawn(async move { connection.await.ok() }));
         Some(Self { client, runtime })
     }
 
@@ -413,7 +411,7 @@ mod tests {
              INSERT INTO t VALUES (true, -7, 12.3, 'é''\"', '\\x00ff', '2024-02-29', '2024-01-01 01:00:00.123456+00')",
         );
         let store = Store::Postgres { server: stack::postgres(), database, schema: "public".into() };
-        assert_eq!(canonical(postgres.query(&store.select("t", &values)).expect("a table"), &values), [expected.clone()]);
+        assert_eq!(canonical(postgres.query(&store.select("t", &values)).expect("a table"), &values), std::slice::from_ref(&expected));
 
         let database = stack::unique("render");
         let clickhouse = ClickHouse::new();
@@ -425,7 +423,7 @@ mod tests {
             "INSERT INTO {database}.t_live VALUES (true, -7, 12.3, 'é\\'\"', unhex('00FF'), '2024-02-29', '2024-01-01 01:00:00.123456')"
         ));
         let store = Store::ClickHouse { database };
-        assert_eq!(canonical(clickhouse.query(&store.select("t", &values)).expect("a table"), &values), [expected.clone()]);
+        assert_eq!(canonical(clickhouse.query(&store.select("t", &values)).expect("a table"), &values), std::slice::from_ref(&expected));
 
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("r.duckdb");

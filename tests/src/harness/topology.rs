@@ -102,7 +102,7 @@ impl Topology {
             self.name, self.brokers, self.client, self.log_partitions, self.prefix
         );
         for store in &self.stores {
-            let _ = match store {
+            match store {
                 Store::Postgres { server, database, schema } => {
                     writeln!(yaml, "  - {{ id: serving, type: postgresql, url: \"{server}/{database}\", schema: {schema} }}")
                 }
@@ -117,15 +117,16 @@ impl Topology {
                 Store::DuckDb { path, schema } => {
                     writeln!(yaml, "  - {{ id: local, type: duckdb, path: \"{}\", schema: {schema} }}", path.display())
                 }
-            };
+            }
+            .expect("text grows");
         }
         yaml.push_str("tables:\n");
         for table in &self.tables {
-            let _ = writeln!(yaml, "  - id: {table}\n    source: shopdb\n    schema: public\n    name: {table}");
+            writeln!(yaml, "  - id: {table}\n    source: shopdb\n    schema: public\n    name: {table}").expect("text grows");
             yaml.push_str(&self.table_extra);
             yaml.push_str("    replicas:\n");
             for store in &self.stores {
-                let _ = writeln!(yaml, "      - {{ store: {} }}", store.id());
+                writeln!(yaml, "      - {{ store: {} }}", store.id()).expect("text grows");
             }
         }
         yaml
@@ -179,11 +180,11 @@ impl Drop for Topology {
             match store {
                 Store::Postgres { server, database, .. } => {
                     if let Some(mut postgres) = Postgres::connect(server, "postgres") {
-                        let _ = postgres.query(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)"));
+                        postgres.query(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)")).ok();
                     }
                 }
                 Store::ClickHouse { database } => {
-                    let _ = ClickHouse::new().query(&format!("DROP DATABASE IF EXISTS {database}"));
+                    ClickHouse::new().query(&format!("DROP DATABASE IF EXISTS {database}")).ok();
                 }
                 Store::DuckDb { .. } => {}
             }
