@@ -1,0 +1,107 @@
+//! The test of the kill test: each planted bug must be caught (RELIABILITY.md C, Test the tests).
+//!
+//! Every bug is copied from one that a real system had. For each a reduced campaign: the kills that can expose it and a workload that does;
+//! the verdict must find something. With `LANDFALL_PLANTED_CLEAN` set, the same campaign is run without the bug too and must find nothing.
+//! `make planted` prints `caught N of N`; `LANDFALL_PLANTED=name` tries one bug alone.
+
+use std::time::Duration;
+
+use landfall::fault::Bug;
+
+use crate::checker::Broken;
+use crate::crash::{Campaign, Kill};
+use crate::harness::topology::Stores;
+use crate::scene::listed;
+use crate::workload::Mix;
+
+/// Seeds that are tried until the bug shows itself.
+const SEEDS: u64 = 3;
+
+/// The campaign that exposes a bug.
+fn campaign(bug: Bug, seed: u64) -> Campaign {
+    let base = Campaign {
+        stem: "planted",
+        seed,
+        kills: Vec::new(),
+        slice: 60,
+        mix: Mix::KILL,
+        stores: Stores::POSTGRES,
+        bug: None,
+        table_extra: "",
+        pause: Duration::from_millis(20),
+    };
+    match bug {
+        // Committed, but not in the log when the process dies.
+        Bug::CommitBeforeLand => {
+            Campaign { kills: vec![Kill::At("post_commit", 1), Kill::At("pre_ack", 1), Kill::At("post_commit", 2), Kill::At("pre_ack", 7)], ..base }
+        }
+        // Acknowledgements that overtake each other, and a commit between them.
+        Bug::WatermarkOffsetPlusOne => Campaign {
+            kills: vec![Kill::At("post_commit", 1), Kill::At("post_commit", 2), Kill::At("post_commit", 7), Kill::At("post_ack", 7)],
+            slice: 400,
+            ..base
+        },
+        // Poison, and no dead letter for it; no kill is needed.
+        Bug::CommitPastRejected => Campaign { mix: Mix { poison: 30, ..Mix::KILL }, ..base },
+        // Landed, state not written, or written and not landed.
+        Bug::DropEqualVersion => Campaign {
+            kills: vec![Kill::At("pre_land", 2), Kill::At("mid_land", 2), Kill::At("post_land", 2), Kill::At("mid_state", 2)],
+            stores: Stores::ALL,
+            ..base
+        },
+        Bug::StateBeforeLand => Campaign { kills: vec![Kill::At("pre_land", 2), Kill::At("mid_land", 2), Kill::At("pre_land", 7)], ..base },
+        // Rows of a snapshot that arrive behind the delete of their key.
+        Bug::TombstoneExpiredEarly => Campaign { mix: Mix { late_reads: 60, ..Mix::KILL }, ..base },
+        // Tombstones sent to the log once more behind what followed them, looked at in batches of one record.
+        Bug::RepeatsFolded => Campaign {
+            kills: vec![Kill::At("pre_ack", 2), Kill::At("post_ack", 2), Kill::At("pre_ack", 7), Kill::At("post_ack", 7)],
+            mix: Mix { deletes: 60, tombstone_only: 100, delete_only: 0, reinserts: 60, hot: 95, ..Mix::KILL },
+            table_extra: "    batch_rows_max: 1\n",
+            pause: Duration::from_millis(1),
+            ..base
+        },
+        // Rows in a store without transactions, the cursor not: what comes next deletes them within the same batch.
+        Bug::OrphanLeftBehind => Campaign {
+            kills: vec![
+                Kill::At("mid_land", 1),
+                Kill::At("mid_land", 2),
+                Kill::At("mid_land", 3),
+                Kill::At("mid_land", 7),
+                Kill::At("mid_land", 2),
+                Kill::At("mid_land", 3),
+            ],
+            mix: Mix { deletes: 50, key_changes: 0, hot: 10, ..Mix::KILL },
+            stores: Stores { clickhouse: true, ..Stores::default() },
+            ..base
+        },
+    }
+}
+
+#[test]
+fn planted() {
+    let only = std::env::var("LANDFALL_PLANTED").ok();
+    let bugs: Vec<(Bug, &str)> = Bug::ALL.into_iter().filter(|(_, name)| only.as_deref().is_none_or(|o| o == *name)).collect();
+    let mut caught = 0;
+    let mut missed = Vec::new();
+    for (bug, name) in &bugs {
+        if std::env::var_os("LANDFALL_PLANTED_CLEAN").is_some() {
+            let clean = campaign(*bug, 41).run();
+            assert!(clean.violations.is_empty(), "without {name} the campaign must find nothing:\n{}", listed(&clean.violations, 4));
+        }
+        let found = (0..SEEDS).find_map(|seed| {
+            let mut outcome = Campaign { bug: Some(name), ..campaign(*bug, 41 + seed) }.run();
+            // A process that falls over is no catch: the replicas, the log or the letters must be wrong.
+            outcome.violations.retain(|v| v.broken != Broken::Process);
+            (!outcome.violations.is_empty()).then_some((seed, outcome))
+        });
+        match found {
+            Some((seed, outcome)) => {
+                caught += 1;
+                println!("{name}: caught with seed {}\n{}", 41 + seed, listed(&outcome.violations, 1));
+            }
+            None => missed.push(*name),
+        }
+    }
+    println!("caught {caught} of {}", bugs.len());
+    assert!(missed.is_empty(), "not caught: {}", missed.join(", "));
+}

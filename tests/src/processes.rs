@@ -1,0 +1,307 @@
+//! Several processes, frozen processes, services that go away, disks that are lost: exact each time (RELIABILITY.md B 11, 12, 16, 18, 20,
+//! 23, 30, 38).
+//!
+//! Tests that stop a service start one of their own, so that no other test loses it.
+
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind tests of real processes")]
+
+use std::time::{Duration, Instant};
+
+use crate::harness::process::Process;
+use crate::harness::stack::{self, Private};
+use crate::harness::stores::{ClickHouse, Postgres, Store};
+use crate::harness::topology::{Stores, Topology};
+use crate::harness::wait;
+use crate::scene::{DRAIN, HEAL, Scene};
+use crate::workload::{CUSTOMERS, Mix, ORDERS, customer_columns, order_columns};
+
+/// Rounds of rebalances and of zombies.
+const ROUNDS: u32 = 10;
+/// Pause of the samplers of these tests.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How far behind the other stores may be while one is down.
+const BEHIND: Duration = Duration::from_secs(2);
+/// Resident memory while a store is down.
+const RESIDENT: u64 = 300 << 20;
+
+/// What a process says of itself.
+fn status(process: &mut Process) -> serde_json::Value {
+    let url = format!("{}/api/status", process.http(HEAL));
+    let text = ureq::get(&url).call().and_then(|mut answer| answer.body_mut().read_to_string()).unwrap_or_else(|e| panic!("{url}: {e}"));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{url}: {e}: {text}"))
+}
+
+/// Waits until a process owns partitions of a source topic, and of each of these replicas.
+fn await_owner(process: &mut Process, scene: &Scene, stores: &[&str]) {
+    let source = scene.topology.source(ORDERS);
+    let found = wait::until(HEAL, || {
+        process.assert_running();
+        let status = status(process);
+        let owns = |v: &serde_json::Value| v.as_object().is_some_and(|o| !o.is_empty());
+        let replicas = stores.iter().all(|s| owns(&status["replicas"][format!("{s}.{ORDERS}")]["partitions"]));
+        if owns(&status["sources"][&source]) && replicas { Ok(()) } else { Err("it owns no partition yet") }
+    });
+    if let Err(why) = found {
+        panic!("process {}: {why}; its last lines:\n{}", process.id(), process.tail());
+    }
+}
+
+#[test]
+fn rebalances() {
+    let mut scene = Scene::new("rebalance", 21, Mix::KILL, Stores::ALL);
+    let sampler = scene.sampler(PAUSE);
+    let mut old = scene.topology.run_as(0).start();
+    for round in 1..=ROUNDS {
+        scene.produce(30);
+        let mut new = scene.topology.run_as(round % 2).start();
+        await_owner(&mut new, &scene, &["serving", "warehouse"]);
+        scene.produce(30);
+        // The old one leaves in an orderly way, or as `kill -9` does.
+        if round % 3 == 0 {
+            old.kill()
+        } else {
+            old.drain_and_exit(DRAIN)
+        }
+        scene.produce(30);
+        await_owner(&mut new, &scene, &["serving", "warehouse", "local"]);
+        old = new;
+    }
+    let _ = scene.finish("ten processes one after the other", &mut old, sampler);
+}
+
+#[test]
+fn zombies() {
+    let mut scene = Scene::new("zombie", 22, Mix::KILL, Stores::ALL);
+    let sampler = scene.sampler(PAUSE);
+    let mut first = scene.topology.run_as(1).start();
+    let mut second = scene.topology.run_as(2).start();
+    await_owner(&mut first, &scene, &["serving"]);
+    await_owner(&mut second, &scene, &["serving"]);
+    for round in 0..ROUNDS {
+        let (zombie, heir) = if round % 2 == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
+        scene.produce(30);
+        zombie.signal("STOP");
+        scene.produce(30);
+        // The heir lands what the zombie owned: the log is at its end in both stores that are not one process's alone.
+        for store in scene.topology.stores.iter().filter(|s| !matches!(s, Store::DuckDb { .. })) {
+            let source = scene.kafka.group(&format!("{}.normalise", scene.topology.name), &scene.topology.source(ORDERS));
+            let ends = scene.kafka.ends(&scene.topology.source(ORDERS));
+            let taken = wait::until(HEAL, || match source.committed() {
+                Some(c) if ends.iter().all(|(p, end)| c.get(p).is_some_and(|at| at >= end)) => Ok(()),
+                c => Err(format!("committed {c:?} of {ends:?}")),
+            });
+            let landed = taken.and_then(|()| scene.landed(store, ORDERS, HEAL));
+            if let Err(why) = landed {
+                panic!("round {round}: the heir did not take over in {}: {why}; its last lines:\n{}", store.id(), heir.tail());
+            }
+        }
+        zombie.signal("CONT");
+        scene.produce(30);
+        zombie.assert_running();
+        heir.assert_running();
+    }
+    scene.expect_caught_up(&mut first);
+    second.drain_and_exit(DRAIN);
+    let _ = scene.finish("ten zombies", &mut first, sampler);
+}
+
+#[test]
+fn broker_restart() {
+    let private = Private::start(&["kafka"]);
+    let topology = Topology::on(&private.kafka(), &stack::postgres(), "broker", &[ORDERS, CUSTOMERS], Stores::ALL);
+    let mut scene = Scene::on(topology, 23, Mix::KILL);
+    let sampler = scene.sampler(PAUSE);
+    let mut process = scene.topology.run().start();
+    for signal in ["TERM", "KILL"] {
+        scene.produce(100);
+        private.control(&["restart-broker", signal]);
+        scene.produce(100);
+        process.assert_running();
+        scene.expect_caught_up(&mut process);
+    }
+    let _ = scene.finish("two restarts of the broker", &mut process, sampler);
+}
+
+/// One store is down for a while (`LANDFALL_OUTAGE_SECONDS`, 15 by default): the others do not notice, and memory does not grow.
+#[test]
+fn postgres_outage() {
+    let seconds = std::env::var("LANDFALL_OUTAGE_SECONDS").map_or(15, |s| s.parse().expect("LANDFALL_OUTAGE_SECONDS is a number"));
+    let private = Private::start(&["postgres"]);
+    let topology = Topology::on(&stack::kafka(), &private.postgres(), "outage", &[ORDERS, CUSTOMERS], Stores::ALL);
+    let mut scene = Scene::on(topology, 24, Mix::KILL);
+    let sampler = scene.sampler(PAUSE);
+    let mut process = scene.topology.run().start();
+    scene.produce(50);
+    scene.expect_caught_up(&mut process);
+    private.control(&["stop", "postgres"]);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut slowest, mut largest, mut slices) = (Duration::ZERO, 0, 0);
+    while Instant::now() < end {
+        scene.produce(40);
+        slices += 1;
+        let produced = Instant::now();
+        for table in [ORDERS, CUSTOMERS] {
+            let source = scene.topology.source(table);
+            let group = scene.kafka.group(&format!("{}.normalise", scene.topology.name), &source);
+            let ends = scene.kafka.ends(&source);
+            wait::expect("the normaliser goes on", HEAL, || match group.committed() {
+                Some(c) if ends.iter().filter(|(_, e)| **e > 0).all(|(p, e)| c.get(p).is_some_and(|at| at >= e)) => Ok(()),
+                c => Err(format!("{c:?} of {ends:?}")),
+            });
+            for id in ["warehouse", "local"] {
+                if let Err(why) = scene.landed(scene.topology.store(id), table, HEAL) {
+                    panic!("{id} does not land while Postgres is down: {why}; the last lines:\n{}", process.tail());
+                }
+            }
+        }
+        slowest = slowest.max(produced.elapsed());
+        largest = largest.max(process.resident().unwrap_or_default());
+    }
+    println!("{slices} slices while Postgres was down: the others at most {slowest:?} behind, resident memory at most {} MB", largest >> 20);
+    assert!(slowest < BEHIND, "the other stores were {slowest:?} behind while Postgres was down");
+    assert!(largest < RESIDENT, "resident memory rose to {} MB", largest >> 20);
+    private.control(&["start", "postgres"]);
+    let _ = scene.finish("an outage of Postgres", &mut process, sampler);
+}
+
+#[test]
+fn state_deleted() {
+    let mut scene = Scene::new("statelost", 25, Mix::KILL, Stores::ALL);
+    let sampler = scene.sampler(PAUSE);
+    for round in 0..4 {
+        let mut process = scene.topology.run().start();
+        scene.produce(80);
+        scene.expect_caught_up(&mut process);
+        scene.produce(40);
+        if round % 2 == 0 {
+            process.kill()
+        } else {
+            process.drain_and_exit(DRAIN)
+        }
+        scene.look_at_file();
+        std::fs::remove_dir_all(scene.topology.state(1)).expect("the state directory is there");
+    }
+    let mut process = scene.topology.run().start();
+    let _ = scene.finish("state lost four times", &mut process, sampler);
+}
+
+/// Each store's replica is put back to what it was before, while nobody lands: state is ahead of it and must not be trusted.
+#[test]
+fn sinks_put_back() {
+    let mut scene = Scene::new("putback", 26, Mix::KILL, Stores::ALL);
+    let mut process = scene.topology.run().start();
+    scene.produce(80);
+    scene.expect_caught_up(&mut process);
+    process.drain_and_exit(DRAIN);
+    for store in &scene.topology.stores {
+        keep(store);
+    }
+    let mut process = scene.topology.run().start();
+    scene.produce(80);
+    scene.expect_caught_up(&mut process);
+    process.drain_and_exit(DRAIN);
+    for store in &scene.topology.stores {
+        put_back(store);
+    }
+    let mut process = scene.topology.run().start();
+    scene.produce(80);
+    let sampler = scene.sampler(PAUSE);
+    scene.expect_caught_up(&mut process);
+    // And once more under a living lander, where the store has transactions: the next landing finds another cursor than it left.
+    scene.forget_samples();
+    drop(sampler);
+    put_back(scene.topology.store("serving"));
+    scene.produce(80);
+    let sampler = scene.sampler(PAUSE);
+    let _ = scene.finish("stores put back to an older copy", &mut process, sampler);
+}
+
+/// Copies rows and cursors of a store aside.
+fn keep(store: &Store) {
+    match store {
+        Store::Postgres { server, database, .. } => {
+            let mut postgres = Postgres::connect(server, database).expect("Postgres is up");
+            postgres.run(&format!(
+                "CREATE SCHEMA kept; CREATE TABLE kept.cursor AS TABLE landfall.cursor; CREATE TABLE kept.{ORDERS} AS TABLE replica.{ORDERS}; \
+                 CREATE TABLE kept.{CUSTOMERS} AS TABLE replica.{CUSTOMERS}"
+            ));
+        }
+        Store::ClickHouse { database } => {
+            let clickhouse = ClickHouse::new();
+            // The cursor before the rows, as a backup of a store without transactions must do.
+            for table in ["landfall_cursor", ORDERS, CUSTOMERS] {
+                clickhouse.run(&format!("CREATE TABLE {database}.kept_{table} AS {database}.{table}"));
+                clickhouse.run(&format!("INSERT INTO {database}.kept_{table} SELECT * FROM {database}.{table}"));
+            }
+        }
+        Store::DuckDb { path, .. } => {
+            let _ = std::fs::copy(path, path.with_extension("kept")).expect("the file is there");
+        }
+    }
+}
+
+/// Puts back what [`keep`] copied.
+fn put_back(store: &Store) {
+    match store {
+        Store::Postgres { server, database, .. } => {
+            let mut postgres = Postgres::connect(server, database).expect("Postgres is up");
+            postgres.run(&format!(
+                "BEGIN; DELETE FROM landfall.cursor; INSERT INTO landfall.cursor TABLE kept.cursor; DELETE FROM replica.{ORDERS}; \
+                 INSERT INTO replica.{ORDERS} TABLE kept.{ORDERS}; DELETE FROM replica.{CUSTOMERS}; \
+                 INSERT INTO replica.{CUSTOMERS} TABLE kept.{CUSTOMERS}; COMMIT"
+            ));
+        }
+        Store::ClickHouse { database } => {
+            let clickhouse = ClickHouse::new();
+            for table in ["landfall_cursor", ORDERS, CUSTOMERS] {
+                clickhouse.run(&format!("TRUNCATE TABLE {database}.{table}"));
+                clickhouse.run(&format!("INSERT INTO {database}.{table} SELECT * FROM {database}.kept_{table}"));
+            }
+        }
+        Store::DuckDb { path, .. } => {
+            let wal = path.with_extension("duckdb.wal");
+            if wal.exists() {
+                std::fs::remove_file(&wal).expect("our own file");
+            }
+            let _ = std::fs::copy(path.with_extension("kept"), path).expect("the copy is there");
+        }
+    }
+}
+
+/// A source topic is deleted and created again, once under a running process and once while none runs: its offsets mean other records now.
+#[test]
+fn source_recreated() {
+    for live in [true, false] {
+        let mut scene = Scene::new("recreated", 27, Mix::CALM, Stores::ALL);
+        let mut process = scene.topology.run().start();
+        scene.produce(40);
+        scene.expect_caught_up(&mut process);
+        if !live {
+            process.drain_and_exit(DRAIN);
+        }
+        let source = scene.topology.source(ORDERS);
+        scene.kafka.delete_topic(&source);
+        scene.kafka.create_topic(&source, crate::scene::SOURCE_PARTITIONS, &[]);
+        let (serving, columns) = (scene.topology.store("serving").clone(), order_columns());
+        let before = serving.view(ORDERS, &columns).expect("the replica is there").rows;
+        scene.produce(40);
+        if !live {
+            process = scene.topology.run().start();
+        }
+        let _ = process.await_line("source.recreated", HEAL);
+        // The table beside it goes on.
+        let customers = scene.topology.source(CUSTOMERS);
+        let expected = crate::reference::replica(&scene.kafka.read(&customers), &["id", "name"]).0.len();
+        wait::expect("the other table goes on", HEAL, || match serving.view(CUSTOMERS, &customer_columns()).map_or(0, |v| v.rows.len()) {
+            n if n == expected => Ok(()),
+            n => Err(format!("{n} of {expected} rows")),
+        });
+        assert_eq!(sorted(serving.view(ORDERS, &columns).expect("the replica is there").rows), sorted(before), "the replica stays as it was");
+        process.drain_and_exit(DRAIN);
+    }
+}
+
+fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort();
+    list
+}
