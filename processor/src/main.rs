@@ -1,1 +1,5 @@
-fn main() {}
+//! The binary `landfall`.
+
+fn main() -> std::process::ExitCode {
+    landfall::cli::main()
+}

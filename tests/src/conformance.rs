@@ -14,10 +14,10 @@ use landfall_schemas::store::Refusal;
 use landfall_schemas::{Column, Decimal, LogicalType, TableSchema, Value, decimal, row};
 
 /// Live rows as text, in the order of the target's columns.
-pub type Rows = Vec<Vec<Option<String>>>;
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
 /// A store under test.
-pub struct Store<'a> {
+pub(crate) struct Store<'a> {
     make: &'a mut dyn FnMut() -> Box<dyn Sink>,
     read: &'a mut dyn FnMut(&Target) -> Rows,
     refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>,
@@ -26,7 +26,7 @@ pub struct Store<'a> {
 type Scenario = fn(&mut Store<'_>, &str);
 
 /// The rules, by name.
-pub const SCENARIOS: &[(&str, Scenario)] = &[
+pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("open_knows_nothing_of_a_new_replica", open_knows_nothing_of_a_new_replica),
     ("open_tells_build_and_schema_to_the_next_process", open_tells_build_and_schema_to_the_next_process),
     ("open_with_a_higher_build_puts_it_in_force", open_with_a_higher_build_puts_it_in_force),
@@ -60,7 +60,11 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
 ];
 
 /// Runs every scenario; a failure names its scenario and the others still run.
-pub fn run(make: &mut dyn FnMut() -> Box<dyn Sink>, read: &mut dyn FnMut(&Target) -> Rows, refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>) {
+pub(crate) fn run(
+    make: &mut dyn FnMut() -> Box<dyn Sink>,
+    read: &mut dyn FnMut(&Target) -> Rows,
+    refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>,
+) {
     let mut store = Store { make, read, refuse };
     let mut failed = Vec::new();
     let mut first = None;
@@ -78,11 +82,11 @@ pub fn run(make: &mut dyn FnMut() -> Box<dyn Sink>, read: &mut dyn FnMut(&Target
 }
 
 /// Seeded randomness (SplitMix64), the same everywhere.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -91,19 +95,19 @@ impl Random {
     }
 
     /// A number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 }
 
 /// A schema of columns `name type`, in one text, and the names of its key.
-pub fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
+pub(crate) fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
     let columns = columns.iter().map(|(n, t)| Column { name: (*n).to_owned(), ty: t.parse().expect(t), nullable: true }).collect();
     Arc::new(TableSchema::new("conformance", columns, key).expect("a valid schema"))
 }
 
 /// A row of the schema's columns.
-pub fn encode(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
+pub(crate) fn encode(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
     assert_eq!(values.len(), schema.columns().len());
     let mut out = Vec::new();
     for (column, value) in schema.columns().iter().zip(values) {
@@ -113,7 +117,7 @@ pub fn encode(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
 }
 
 /// The key of a row of the schema's columns.
-pub fn encode_key(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
+pub(crate) fn encode_key(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for at in schema.key() {
         row::put_plain(schema.columns()[*at].ty, values[*at], &mut out).expect("a value of its type");
@@ -122,7 +126,7 @@ pub fn encode_key(schema: &TableSchema, values: &[Value<'_>]) -> Vec<u8> {
 }
 
 /// The text of a row of the schema's columns.
-pub fn texts(schema: &TableSchema, encoded: &[u8]) -> Vec<Option<String>> {
+pub(crate) fn texts(schema: &TableSchema, encoded: &[u8]) -> Vec<Option<String>> {
     let text = |(column, value): (&Column, Value<'_>)| {
         let mut text = String::new();
         value.write_text(column.ty, &mut text);

@@ -5,7 +5,9 @@
 //! Every sink has the same file set and passes the same conformance suite; `memory` is the model that the simulator runs.
 
 pub mod clickhouse;
+pub mod duckdb;
 pub mod memory;
+pub mod postgres;
 
 use std::fmt;
 use std::sync::Arc;

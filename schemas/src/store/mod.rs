@@ -5,6 +5,8 @@
 //! nothing per value.
 
 pub mod clickhouse;
+pub mod duckdb;
+pub mod postgres;
 
 /// Why a store cannot hold a value exactly. The change that carries it is dead-lettered for the replicas in that store; others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

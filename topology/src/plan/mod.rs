@@ -126,7 +126,6 @@ pub struct StorePlan {
 
 /// What a store is and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StoreKind {
     /// ClickHouse over HTTP.
     ClickHouse {

@@ -1,0 +1,85 @@
+//! `landfall run`: the topology until told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use super::{Failure, load};
+use crate::observe::Observer;
+use crate::run::{self, Options, Shared, Stopping};
+
+/// A part of the journey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// Input topics into change logs.
+    Normalise,
+    /// Change logs into replicas.
+    Land,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Topology file, or a folder of them [default: landfall.yaml]
+    pub topology: Vec<PathBuf>,
+    /// Run only one part of the journey
+    #[arg(long, value_enum)]
+    pub only: Option<Stage>,
+    /// Where state is kept; it is built again from the logs when it is lost
+    #[arg(long, env = "LANDFALL_STATE_DIR", default_value = "landfall-state")]
+    pub state_dir: PathBuf,
+    /// Address of the HTTP interface; loopback only
+    #[arg(long, env = "LANDFALL_HTTP", default_value = "127.0.0.1:9090")]
+    pub http: SocketAddr,
+}
+
+/// Runs the topology.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    log();
+    let plan = Arc::new(load(&arguments.topology)?);
+    let observer = Observer::new(&plan.topology);
+    let shared = Shared::new(plan, observer);
+    let stopping = Stopping::default();
+    stop_on_signal(&stopping)?;
+    crate::observe::http::serve(&shared.observer, arguments.http, &stopping)?;
+    let options = Options {
+        normalise: arguments.only != Some(Stage::Land),
+        land: arguments.only != Some(Stage::Normalise),
+        state: arguments.state_dir.clone(),
+    };
+    Ok(run::run(&shared, &options, &stopping)?)
+}
+
+/// Structured logs on standard error: text for a terminal, JSON lines with `LANDFALL_LOG_FORMAT=json`; levels from `LANDFALL_LOG`.
+pub fn log() {
+    let filter = EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let json = std::env::var("LANDFALL_LOG_FORMAT").is_ok_and(|format| format == "json");
+    // A second subscriber in one process (tests) is no error.
+    let _ = if json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
+}
+
+/// SIGTERM and SIGINT drain: what is on its way is landed and committed. A second signal ends the process at once.
+#[allow(clippy::disallowed_methods, reason = "waiting for signals takes a thread of its own")]
+pub fn stop_on_signal(stopping: &Stopping) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stopping = stopping.clone();
+    let _ = std::thread::spawn(move || {
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else { return };
+            for asked in 0.. {
+                let _ = tokio::select! { s = terminate.recv() => s, s = interrupt.recv() => s };
+                if asked > 0 {
+                    std::process::exit(3);
+                }
+                tracing::info!("stopping: what is on its way is landed first");
+                stopping.set();
+            }
+        });
+    });
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The producer of the change log, and the waiting for its acknowledgements.
+//!
+//! One producer per process; the order of calls is the order of every partition. Records carry a number, which comes back once the broker has
+//! them. A delivery that fails poisons the producer: whoever owns it discards it and everything behind it, and begins again from what was
+//! committed.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use landfall_topology::plan::KafkaPlan;
+use rdkafka::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
+
+use super::client;
+
+#[derive(Debug, Default)]
+struct Delivered {
+    numbers: Vec<usize>,
+    failed: Option<KafkaError>,
+}
+
+/// Collects delivery reports.
+#[derive(Debug, Default)]
+pub struct Acks {
+    delivered: Mutex<Delivered>,
+    arrived: Condvar,
+}
+
+impl Acks {
+    fn lock(&self) -> MutexGuard<'_, Delivered> {
+        self.delivered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A handle on the reports that the client's own thread fills.
+#[derive(Clone, Debug, Default)]
+pub struct Context(std::sync::Arc<Acks>);
+
+impl ClientContext for Context {}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        let mut delivered = self.0.lock();
+        match result {
+            Ok(_) => delivered.numbers.push(number),
+            Err((error, _)) => delivered.failed = Some(error.clone()),
+        }
+        drop(delivered);
+        self.0.arrived.notify_all();
+    }
+}
+
+/// A record to produce.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Topic.
+    pub topic: &'a str,
+    /// Partition.
+    pub partition: i32,
+    /// Key.
+    pub key: Option<&'a [u8]>,
+    /// Value.
+    pub value: &'a [u8],
+    /// A header.
+    pub header: Option<(&'a str, &'a [u8])>,
+}
+
+/// What became of a record that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is on its way; its number will come back.
+    Queued,
+    /// The queue is full: wait for acknowledgements and hand it over again.
+    Full,
+    /// No broker takes a record of this size.
+    TooLarge,
+}
+
+/// Producer of the change log.
+pub struct Producer {
+    inner: ThreadedProducer<Context>,
+    context: Context,
+}
+
+impl std::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Producer").finish_non_exhaustive()
+    }
+}
+
+impl Producer {
+    /// A new producer, with an epoch of its own.
+    pub fn new(kafka: &KafkaPlan) -> Result<Self, KafkaError> {
+        let context = Context::default();
+        let inner = client::producer(kafka).create_with_context(context.clone())?;
+        Ok(Self { inner, context })
+    }
+
+    /// Hands a record over.
+    pub fn send(&self, record: Outgoing<'_>, number: usize) -> Result<Sent, KafkaError> {
+        let mut out: BaseRecord<'_, [u8], [u8], usize> =
+            BaseRecord::with_opaque_to(record.topic, number).partition(record.partition).payload(record.value);
+        if let Some(key) = record.key {
+            out = out.key(key);
+        }
+        if let Some((name, value)) = record.header {
+            out = out.headers(OwnedHeaders::new_with_capacity(1).insert(Header { key: name, value: Some(value) }));
+        }
+        match self.inner.send(out) {
+            Ok(()) => Ok(Sent::Queued),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(Sent::Full),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => Ok(Sent::TooLarge),
+            Err((error, _)) => Err(error),
+        }
+    }
+
+    /// Moves the numbers that came back into `numbers`, after waiting up to `timeout` for the first.
+    pub fn take_acks(&self, numbers: &mut Vec<usize>, timeout: Duration) -> Result<(), KafkaError> {
+        let mut delivered = self.context.0.lock();
+        if delivered.numbers.is_empty() && delivered.failed.is_none() && !timeout.is_zero() {
+            delivered = self.context.0.arrived.wait_timeout(delivered, timeout).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if let Some(error) = &delivered.failed {
+            return Err(error.clone());
+        }
+        numbers.append(&mut delivered.numbers);
+        Ok(())
+    }
+
+    /// Hands a record over and waits until the broker has it. Other numbers that come back meanwhile stay for [`Self::take_acks`].
+    pub fn send_and_wait(&self, record: Outgoing<'_>, number: usize, timeout: Duration) -> Result<(), KafkaError> {
+        let deadline = Instant::now() + timeout;
+        let timed_out = || KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
+        loop {
+            match self.send(record, number)? {
+                Sent::Queued => break,
+                Sent::TooLarge => return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge)),
+                Sent::Full if Instant::now() > deadline => return Err(timed_out()),
+                Sent::Full => drop(self.inner.flush(Duration::from_millis(100))),
+            }
+        }
+        let mut delivered = self.context.0.lock();
+        loop {
+            if let Some(error) = &delivered.failed {
+                return Err(error.clone());
+            }
+            if let Some(at) = delivered.numbers.iter().position(|n| *n == number) {
+                let _ = delivered.numbers.swap_remove(at);
+                return Ok(());
+            }
+            let left = deadline.checked_duration_since(Instant::now()).ok_or_else(timed_out)?;
+            delivered = self.context.0.arrived.wait_timeout(delivered, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

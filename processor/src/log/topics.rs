@@ -1,0 +1,160 @@
+//! Topics of Landfall's own: made with the policy of ARCHITECTURE.md (The log), pinned, and looked at for changes under us.
+
+use std::time::Duration;
+
+use landfall_topology::plan::KafkaPlan;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::client;
+use super::incarnation::{self, DescribeError, Described};
+
+/// How long a question about topics may take.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Copies of every partition where the cluster has so many brokers.
+const REPLICATION: u16 = 3;
+
+/// What a topic is for; it decides its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A change log: nothing is ever forgotten, never compacted.
+    Log,
+    /// Latest word per key: contracts, control.
+    Compacted,
+    /// Dead letters: kept until an operator drops them.
+    Letters,
+}
+
+/// Why a topic could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicError {
+    /// The cluster was not reached or refused.
+    #[error("topic {topic:?} cannot be made")]
+    Create {
+        /// The topic.
+        topic: String,
+        /// Why.
+        #[source]
+        source: KafkaError,
+    },
+    /// The topic cannot be looked at.
+    #[error(transparent)]
+    Describe(#[from] DescribeError),
+    /// The topic has another number of partitions than this generation was begun with (ARCHITECTURE.md, The log).
+    #[error("topic {topic:?} has {found} partitions, but its generation was begun with {pinned}")]
+    Repartitioned {
+        /// The topic.
+        topic: String,
+        /// Partitions that it has.
+        found: u32,
+        /// Partitions that it should have.
+        pinned: u32,
+    },
+}
+
+/// Asks and makes topics.
+pub struct Topics {
+    client: AdminClient<DefaultClientContext>,
+    brokers: usize,
+    identity: Identity,
+}
+
+/// Whether the cluster knows topics by ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identity {
+    /// A real cluster: every topic has an id.
+    #[default]
+    Ids,
+    /// The client's own mock cluster, which has none; all ids are zero.
+    Names,
+}
+
+impl std::fmt::Debug for Topics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topics").field("brokers", &self.brokers).finish_non_exhaustive()
+    }
+}
+
+impl Topics {
+    /// Connects to the cluster; an unreachable one is an error after [`TIMEOUT`].
+    pub fn connect(kafka: &KafkaPlan, identity: Identity) -> Result<Self, KafkaError> {
+        let client: AdminClient<DefaultClientContext> = client::admin(kafka).create()?;
+        let brokers = client.inner().fetch_metadata(None, TIMEOUT)?.brokers().len();
+        Ok(Self { client, brokers, identity })
+    }
+
+    /// What the cluster says of topics, in the order of their names.
+    pub fn describe(&self, names: &[&str]) -> Result<Vec<Option<Described>>, DescribeError> {
+        match self.identity {
+            Identity::Ids => incarnation::describe(&self.client, names, TIMEOUT),
+            Identity::Names => self.describe_by_name(names),
+        }
+    }
+
+    fn describe_by_name(&self, names: &[&str]) -> Result<Vec<Option<Described>>, DescribeError> {
+        let metadata = self.client.inner().fetch_metadata(None, TIMEOUT).map_err(|error| DescribeError { reason: error.to_string() })?;
+        let find = |name: &&str| metadata.topics().iter().find(|t| t.name() == *name).filter(|t| t.error().is_none());
+        Ok(names.iter().map(|n| find(n).map(|t| Described { incarnation: [0; 16], partitions: t.partitions().len() as u32 })).collect())
+    }
+
+    /// Names of all topics of the cluster.
+    pub fn names(&self) -> Result<Vec<String>, KafkaError> {
+        let metadata = self.client.inner().fetch_metadata(None, TIMEOUT)?;
+        Ok(metadata.topics().iter().map(|t| t.name().to_owned()).collect())
+    }
+
+    /// Makes a topic where it is not there yet, and tells what it is like.
+    pub fn ensure(&self, topic: &str, purpose: Purpose, partitions: u32, replication: Option<u16>) -> Result<Described, TopicError> {
+        if let [Some(described)] = self.describe(&[topic])?[..] {
+            return Ok(described);
+        }
+        let copies = i32::from(replication.unwrap_or(REPLICATION)).min(i32::try_from(self.brokers).unwrap_or(1)).max(1);
+        let in_sync = if copies >= 3 { "2" } else { "1" };
+        let partitions = i32::try_from(partitions).unwrap_or(1);
+        let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(copies)).set("min.insync.replicas", in_sync);
+        new = match purpose {
+            Purpose::Compacted => new.set("cleanup.policy", "compact"),
+            Purpose::Log | Purpose::Letters => new.set("cleanup.policy", "delete").set("retention.ms", "-1").set("retention.bytes", "-1"),
+        };
+        new = new.set("max.message.bytes", "104857600");
+        let create = |source| TopicError::Create { topic: topic.to_owned(), source };
+        let options = AdminOptions::new().request_timeout(Some(TIMEOUT)).operation_timeout(Some(TIMEOUT));
+        let results = block_on(self.client.create_topics([&new], &options)).map_err(create)?;
+        for result in results {
+            match result {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((_, code)) => return Err(create(KafkaError::AdminOp(code))),
+            }
+        }
+        // Another broker may not know the new topic at once.
+        let deadline = TIMEOUT.as_millis() / 50;
+        for _ in 0..deadline {
+            if let [Some(described)] = self.describe(&[topic])?[..] {
+                return Ok(described);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(create(KafkaError::AdminOp(RDKafkaErrorCode::UnknownTopicOrPartition)))
+    }
+}
+
+/// Waits for an admin call: the client answers on a thread of its own, so parking this one is enough.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}

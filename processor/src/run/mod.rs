@@ -1,0 +1,297 @@
+//! Running a topology: the only place that starts threads.
+//!
+//! One thread normalises, one thread and a few workers for each store land, and the main thread waits for the signal to stop. They share
+//! what is here and nothing else; they talk through Kafka.
+
+pub mod land;
+pub mod lock;
+pub mod normalise;
+pub mod workers;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use landfall_schemas::contract::Fingerprint;
+use landfall_schemas::{Column, LogicalType, TableSchema};
+use landfall_topology::Plan;
+use landfall_topology::plan::{StoreKind, TablePlan};
+use rdkafka::error::KafkaError;
+
+use crate::log::contracts::Contracts;
+use crate::log::topics::{Identity, Purpose, TopicError, Topics};
+use crate::observe::Observer;
+use crate::sink::clickhouse::{self, ClickHouseSink};
+use crate::sink::duckdb::{self, DuckDbSink};
+use crate::sink::postgres::{self, PostgresSink};
+use crate::state::rocks::RocksState;
+use land::StoreRuntime;
+
+/// How often topics are looked at for tables that match a pattern.
+const DISCOVER_EVERY: Duration = Duration::from_secs(5);
+
+/// Tells everybody to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Stopping {
+    inner: Arc<(AtomicBool, Mutex<()>, Condvar)>,
+}
+
+impl Stopping {
+    /// Says so.
+    pub fn set(&self) {
+        self.inner.0.store(true, Ordering::SeqCst);
+        self.inner.2.notify_all();
+    }
+
+    /// Whether it was said.
+    pub fn is_set(&self) -> bool {
+        self.inner.0.load(Ordering::SeqCst)
+    }
+
+    /// Waits for so long, or until it is said; true then.
+    pub fn wait(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut guard = self.inner.1.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_set() {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            guard = self.inner.2.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        self.is_set()
+    }
+}
+
+/// Growing pauses between tries: 100 ms, doubling up to 5 s.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause {
+    tries: u32,
+}
+
+impl Pause {
+    /// The next pause.
+    pub fn next(&mut self) -> Duration {
+        let pause = Duration::from_millis(100 << self.tries.min(6)).min(Duration::from_secs(5));
+        self.tries += 1;
+        pause
+    }
+
+    /// It went well: the next failure begins anew.
+    pub const fn reset(&mut self) {
+        self.tries = 0;
+    }
+
+    /// Pauses, or until told to stop.
+    pub fn wait(&mut self, stopping: &Stopping) {
+        let _ = stopping.wait(self.next());
+    }
+}
+
+/// What the threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is to run.
+    pub plan: Arc<Plan>,
+    /// Contracts seen so far.
+    pub contracts: Contracts,
+    /// Takes note.
+    pub observer: Observer,
+    /// When the process began: the zero of every `now`.
+    pub start: Instant,
+    /// Stands in a target until the table's schema is known.
+    pub no_schema: Arc<TableSchema>,
+    /// How the cluster tells topics apart.
+    pub identity: Identity,
+    catalog: RwLock<Arc<Vec<TablePlan>>>,
+}
+
+impl Shared {
+    /// What a plan needs.
+    pub fn new(plan: Arc<Plan>, observer: Observer) -> Self {
+        let column = Column { name: "none".to_owned(), ty: LogicalType::Bool, nullable: false };
+        let no_schema = TableSchema::new("none", vec![column], &["none"]).expect("one column that is its key is a schema");
+        let catalog = RwLock::new(Arc::new(plan.tables.clone()));
+        Self {
+            plan,
+            contracts: Contracts::default(),
+            observer,
+            start: Instant::now(),
+            no_schema: Arc::new(no_schema),
+            identity: Identity::Ids,
+            catalog,
+        }
+    }
+
+    /// All tables known now: those that are declared, and those that a pattern found.
+    pub fn tables(&self) -> Arc<Vec<TablePlan>> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks for topics that match a pattern. Tables only come, they never go while running.
+    pub fn discover(&self, topics: &Topics) -> Result<(), KafkaError> {
+        if self.plan.patterns.is_empty() {
+            return Ok(());
+        }
+        let names = topics.names()?;
+        let expansion = self.plan.expand(names.iter().map(String::as_str));
+        let mut tables = TablePlans::clone(&self.tables());
+        for table in expansion.tables {
+            if tables.iter().all(|t| t.topic != table.topic) {
+                tracing::info!(table = table.id, topic = table.topic, "table found");
+                tables.push(table);
+            }
+        }
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
+        Ok(())
+    }
+
+    /// The schema of a fingerprint; the contracts are read again where it has not been seen.
+    pub fn contract(&self, fingerprint: Fingerprint) -> Result<Option<Arc<TableSchema>>, KafkaError> {
+        if let Some(schema) = self.contracts.get(fingerprint) {
+            return Ok(Some(schema));
+        }
+        self.contracts.sync(&self.plan.kafka, &self.plan.schemas_topic())?;
+        Ok(self.contracts.get(fingerprint))
+    }
+}
+
+type TablePlans = Vec<TablePlan>;
+
+/// What to run of a topology.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Run the normaliser.
+    pub normalise: bool,
+    /// Run the landers.
+    pub land: bool,
+    /// Where state is kept.
+    pub state: PathBuf,
+}
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Kafka was not reached.
+    #[error("kafka at {brokers} cannot be reached")]
+    Kafka {
+        /// The brokers of the topology.
+        brokers: String,
+        /// Why.
+        #[source]
+        source: KafkaError,
+    },
+    /// A topic could not be made.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// State could not be opened.
+    #[error(transparent)]
+    State(#[from] crate::state::Error),
+    /// A store's options are impossible.
+    #[error(transparent)]
+    Sink(#[from] crate::sink::Error),
+}
+
+/// Makes the topics that Landfall keeps beside the logs, and the logs of the tables that are known.
+pub fn ensure_topics(plan: &Plan, topics: &Topics) -> Result<(), TopicError> {
+    for (topic, purpose) in
+        [(plan.control_topic(), Purpose::Compacted), (plan.schemas_topic(), Purpose::Compacted), (plan.dead_letters_topic(), Purpose::Letters)]
+    {
+        let _ = topics.ensure(&topic, purpose, 1, None)?;
+    }
+    for table in &plan.tables {
+        let _ = topics.ensure(&table.log.topic, Purpose::Log, table.log.partitions, table.log.replication)?;
+    }
+    Ok(())
+}
+
+/// How the sinks of each store are made. Options that no connection could be made with are an error at once.
+pub fn stores(plan: &Plan) -> Result<Vec<StoreRuntime>, crate::sink::Error> {
+    plan.stores.iter().map(|store| runtime(&store.id, &store.kind)).collect()
+}
+
+fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Error> {
+    let id = id.to_owned();
+    Ok(match kind {
+        StoreKind::Postgres { url, database, schema, user, password } => {
+            let named = [("dbname", database.as_deref()), ("user", user.as_deref()), ("password", password.as_ref().map(|p| p.expose()))];
+            let options = postgres::Options { url: with_parameters(url.expose(), &named), schema: schema.clone() };
+            drop(PostgresSink::new(options.clone())?);
+            StoreRuntime {
+                id,
+                connect: Box::new(move || Box::new(PostgresSink::new(options.clone()).expect("the same options made a sink before"))),
+                refuse: Some(|ty, value| landfall_schemas::store::postgres::refuse(ty, value).map(|r| r.code())),
+                workers: 2,
+                lock: None,
+            }
+        }
+        StoreKind::ClickHouse { url, database, user, password } => {
+            let password = password.as_ref().map(|p| p.expose().to_owned());
+            let options = clickhouse::Options { url: url.clone(), database: database.clone(), user: user.clone(), password };
+            StoreRuntime {
+                id,
+                connect: Box::new(move || Box::new(ClickHouseSink::new(options.clone()))),
+                refuse: Some(|ty, value| landfall_schemas::store::clickhouse::refuse(ty, value).map(|r| r.code())),
+                workers: 2,
+                lock: None,
+            }
+        }
+        StoreKind::DuckDb { path, .. } => {
+            let path = PathBuf::from(path);
+            let options = duckdb::Options { path: path.clone() };
+            StoreRuntime {
+                id,
+                connect: Box::new(move || Box::new(DuckDbSink::new(options.clone()))),
+                refuse: Some(|ty, value| landfall_schemas::store::duckdb::refuse(ty, value).map(|r| r.code())),
+                workers: 1,
+                lock: Some(path),
+            }
+        }
+    })
+}
+
+/// A connection URL with further parameters, percent-encoded.
+fn with_parameters(url: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let mut url = url.to_owned();
+    for (name, value) in parameters.iter().filter_map(|(name, value)| Some((name, (*value)?))) {
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(name);
+        url.push('=');
+        for b in value.bytes() {
+            if b.is_ascii_alphanumeric() { url.push(char::from(b)) } else { url.push_str(&format!("%{b:02X}")) }
+        }
+    }
+    url
+}
+
+/// Runs until told to stop.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that starts threads")]
+pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<(), StartError> {
+    let plan = &shared.plan;
+    let unreachable = |source| StartError::Kafka { brokers: plan.kafka.brokers.join(", "), source };
+    let topics = Topics::connect(&plan.kafka, shared.identity).map_err(unreachable)?;
+    ensure_topics(plan, &topics)?;
+    shared.discover(&topics).map_err(unreachable)?;
+    let state = if options.land { Some(RocksState::open_directory(&options.state)?) } else { None };
+    let stores = if options.land { stores(plan)? } else { Vec::new() };
+    std::thread::scope(|scope| {
+        if options.normalise {
+            let _ = scope.spawn(|| normalise::run(shared, stopping));
+        }
+        for (index, store) in stores.iter().enumerate() {
+            if let Some(state) = &state {
+                let mut state = state.clone();
+                let _ = scope.spawn(move || land::run(shared, store, index, &mut state, stopping));
+            }
+        }
+        shared.observer.ready(true);
+        while !stopping.wait(DISCOVER_EVERY) {
+            if let Err(error) = shared.discover(&topics) {
+                tracing::warn!(%error, "topics cannot be listed");
+            }
+            if let Some(state) = &state {
+                shared.observer.state("local", state.bytes(), state.keys_estimate());
+            }
+        }
+        shared.observer.ready(false);
+    });
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! The threads that talk to one store: each owns one connection, takes the next job, and answers.
+//!
+//! A partition has at most one job at a time, so order needs no care; a job that hangs holds up one connection, not the store's other tables.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::fault;
+use crate::sink::{Batch, Claim, Cursor, Error, Opened, Sink, Target};
+
+/// What a worker is asked to do.
+#[derive(Debug)]
+pub enum Job {
+    /// Open a replica.
+    Open {
+        /// Replica id.
+        replica: String,
+        /// Its table.
+        table: String,
+        /// Build asked for.
+        build: Option<u16>,
+    },
+    /// Prepare a table.
+    Prepare(Target),
+    /// Claim a partition.
+    Claim(Target, i32),
+    /// Read a cursor.
+    Cursor(Target, i32),
+    /// Land a batch.
+    Land(Target, Batch),
+    /// Put a new build in force.
+    Rebuild {
+        /// Replica id.
+        replica: String,
+        /// Its table.
+        table: String,
+    },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Answer {
+    /// Of `Open`.
+    Opened(Result<Opened, Error>),
+    /// Of `Prepare`.
+    Prepared(Result<Target, Error>),
+    /// Of `Claim`.
+    Claimed(Result<Claim, Error>),
+    /// Of `Cursor`.
+    Cursor(Result<Option<Cursor>, Error>),
+    /// Of `Land`: the batch comes back, with the time that it took.
+    Landed(Batch, Result<(), Error>, Duration),
+    /// Of `Rebuild`.
+    Rebuilt(Result<u16, Error>),
+}
+
+#[derive(Debug)]
+struct Queue<K> {
+    jobs: VecDeque<(K, Job)>,
+    answers: Vec<(K, Answer)>,
+    closed: bool,
+    busy: usize,
+}
+
+/// The jobs and answers of one store. `K` names who asked.
+#[derive(Debug)]
+pub struct Desk<K> {
+    queue: Mutex<Queue<K>>,
+    changed: Condvar,
+}
+
+impl<K: Send> Desk<K> {
+    /// An empty desk.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { queue: Mutex::new(Queue { jobs: VecDeque::new(), answers: Vec::new(), closed: false, busy: 0 }), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue<K>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for something.
+    pub fn ask(&self, who: K, job: Job) {
+        self.lock().jobs.push_back((who, job));
+        self.changed.notify_one();
+    }
+
+    /// Takes the answers that are there.
+    pub fn answers(&self) -> Vec<(K, Answer)> {
+        std::mem::take(&mut self.lock().answers)
+    }
+
+    /// True while a job waits or is being done.
+    pub fn is_busy(&self) -> bool {
+        let queue = self.lock();
+        queue.busy > 0 || !queue.jobs.is_empty()
+    }
+
+    /// Ends the workers once their present job is done.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The life of a worker: jobs until the desk closes. After `idle` without a job, what others may wait for is given back.
+    pub fn work(&self, sink: &mut dyn Sink, idle: Duration) {
+        loop {
+            let Some((who, job)) = self.next(sink, idle) else { return };
+            let answer = perform(sink, job);
+            let mut queue = self.lock();
+            queue.busy -= 1;
+            queue.answers.push((who, answer));
+        }
+    }
+
+    fn next(&self, sink: &mut dyn Sink, idle: Duration) -> Option<(K, Job)> {
+        let mut queue = self.lock();
+        let mut since = Some(Instant::now());
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.busy += 1;
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.changed.wait_timeout(queue, idle).unwrap_or_else(PoisonError::into_inner).0;
+            if queue.jobs.is_empty() && since.is_some_and(|s| s.elapsed() >= idle) {
+                drop(queue);
+                if let Err(error) = sink.idle() {
+                    tracing::debug!(%error, "giving back an idle connection");
+                }
+                since = None;
+                queue = self.lock();
+            }
+        }
+    }
+}
+
+fn perform(sink: &mut dyn Sink, job: Job) -> Answer {
+    match job {
+        Job::Open { replica, table, build } => Answer::Opened(sink.open(&replica, &table, build)),
+        Job::Prepare(target) => {
+            let outcome = sink.prepare(&target);
+            Answer::Prepared(outcome.map(|()| target))
+        }
+        Job::Claim(target, partition) => Answer::Claimed(sink.claim(&target, partition)),
+        Job::Cursor(target, partition) => Answer::Cursor(sink.cursor(&target, partition)),
+        Job::Land(target, batch) => {
+            fault::point("pre_land");
+            let begun = Instant::now();
+            let outcome = sink.land(&target, &batch);
+            Answer::Landed(batch, outcome, begun.elapsed())
+        }
+        Job::Rebuild { replica, table } => Answer::Rebuilt(sink.rebuild(&replica, &table)),
+    }
+}
