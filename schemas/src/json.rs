@@ -57,13 +57,18 @@ impl<'a> JsonStr<'a> {
         self.unescape(scratch).then_some(scratch.as_str())
     }
 
-    /// True where the text is `other`, without unescaping anything that cannot be equal.
+    /// True where the text is `other`; stops at the first difference and allocates nothing.
     pub fn is(&self, other: &str) -> bool {
-        if !self.escaped {
-            return self.raw == other;
+        let (mut rest, mut other) = (self.raw, other);
+        while self.escaped
+            && let Some(at) = rest.find('\\')
+        {
+            let plain = other.strip_prefix(&rest[..at]);
+            rest = &rest[at + 1..];
+            let Some(tail) = plain.and_then(|tail| tail.strip_prefix(take_escape(&mut rest)?)) else { return false };
+            other = tail;
         }
-        let mut text = String::new();
-        self.raw.len() > other.len() && self.unescape(&mut text) && text == other
+        rest == other
     }
 
     /// Appends the text; false where a surrogate has no partner.
@@ -72,24 +77,27 @@ impl<'a> JsonStr<'a> {
         let mut rest = self.raw;
         while let Some(at) = rest.find('\\') {
             out.push_str(&rest[..at]);
-            let escape = rest.as_bytes().get(at + 1).copied().unwrap_or(b'\\');
-            rest = rest.get(at + 2..).unwrap_or("");
-            let plain = match escape {
-                b'b' => '\u{8}',
-                b'f' => '\u{c}',
-                b'n' => '\n',
-                b'r' => '\r',
-                b't' => '\t',
-                b'u' => match take_unicode(&mut rest) {
-                    Some(c) => c,
-                    None => return false,
-                },
-                other => char::from(other),
-            };
-            out.push(plain);
+            rest = &rest[at + 1..];
+            let Some(c) = take_escape(&mut rest) else { return false };
+            out.push(c);
         }
         out.push_str(rest);
         true
+    }
+}
+
+/// Takes what stands behind a backslash; `None` for half of a surrogate pair.
+fn take_escape(rest: &mut &str) -> Option<char> {
+    let escape = rest.chars().next()?;
+    *rest = &rest[escape.len_utf8()..];
+    match escape {
+        'b' => Some('\u{8}'),
+        'f' => Some('\u{c}'),
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        'u' => take_unicode(rest),
+        other => Some(other),
     }
 }
 
@@ -503,6 +511,9 @@ mod tests {
         let escaped = JsonStr { raw: r#"quoted \"col\""#, escaped: true };
         assert!(escaped.is("quoted \"col\""));
         assert!(!escaped.is("quoted col"));
+        assert!(!escaped.is("quoted \"col\" and more") && !escaped.is("quoted \"col"));
+        assert!(JsonStr { raw: r"\u0061\ud83d\ude00", escaped: true }.is("a😀"));
+        assert!(!JsonStr { raw: r"a\ud83d", escaped: true }.is("a"));
         assert!(JsonStr { raw: "id", escaped: false }.is("id"));
     }
 
