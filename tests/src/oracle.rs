@@ -37,6 +37,8 @@ pub(crate) enum What {
     Truncate,
     /// A full snapshot ended.
     Sweep(i64),
+    /// A change, or a read (true) of a full snapshot with its id, that the replica cannot take: it is with the dead letters.
+    Refused(bool, Option<i64>),
 }
 
 /// One record of a source.
@@ -92,24 +94,27 @@ fn tie(record: &Record, rules: Rules) -> (u8, i64, u32, bool, Values) {
 /// Ranks at which something other than an event of the key deletes it.
 fn cuts(records: &[Record], events: &[&Record], key: u8) -> Vec<Rank> {
     let mut cuts = Vec::new();
+    let refused: Vec<&Record> = records.iter().filter(|r| r.key == key && matches!(r.what, What::Refused(..))).collect();
+    let spares = |of: &Record, id: i64| matches!(of.what, What::Read(_, Some(by)) | What::Refused(_, Some(by)) if by == id);
     for record in records {
         match record.what {
             What::Truncate => cuts.push((record.seq, 3)),
-            // A row of that snapshot spares the key.
-            What::Sweep(id) if events.iter().any(|e| matches!(e.what, What::Read(_, Some(of)) if of == id)) => {}
+            // A row of that snapshot spares the key, also one that was refused.
+            What::Sweep(id) if events.iter().chain(&refused).any(|e| spares(e, id)) => {}
             What::Sweep(_) => cuts.push((record.seq, 0)),
             What::Bare if record.key == key => {
-                let mut line: Vec<&&Record> = events.iter().filter(|e| e.at.source == record.at.source).collect();
+                let mut line: Vec<&&Record> = events.iter().chain(&refused).filter(|e| e.at.source == record.at.source).collect();
                 line.sort_by_key(|e| e.at);
                 let mut before: Option<&Record> = None;
                 for event in line.iter().filter(|e| e.at < record.at) {
-                    let passed_over = before.is_some_and(|b| matches!(event.what, What::Read(..)) && event.seq <= b.seq);
+                    let read = matches!(event.what, What::Read(..) | What::Refused(true, _));
+                    let passed_over = before.is_some_and(|b| read && event.seq <= b.seq);
                     if !passed_over {
                         before = Some(event);
                     }
                 }
                 let Some(before) = before.filter(|b| b.what != What::Delete) else { continue };
-                let void = line.iter().any(|e| e.at > record.at && e.seq == before.seq);
+                let void = line.iter().any(|e| e.at > record.at && e.seq == before.seq && !matches!(e.what, What::Refused(..)));
                 if !void {
                     cuts.push((before.seq, 2));
                 }

@@ -59,7 +59,9 @@ fn case(seed: u64, scope: Scope) -> Case {
             0..=9 => What::Write(cells(&mut dice)),
             // Rows of a snapshot rank where its end does; several may have been taken at one place.
             10 | 11 => What::Read(cells(&mut dice), Some(seq as i64 * 2 + dice.below(2) as i64)),
-            12 => What::Read(cells(&mut dice), None),
+            12 if dice.chance(1, 2) => What::Read(cells(&mut dice), None),
+            12 => What::Refused(true, Some(seq as i64 * 2)),
+            13 if dice.chance(1, 3) => What::Refused(false, None),
             13..=15 => What::Delete,
             16 | 17 if scope.bare => What::Bare,
             18 if scope.marks => What::Truncate,
@@ -151,6 +153,10 @@ impl Held {
             What::Write(cells) => (Kind::Upsert, Some(cells), None),
             What::Read(cells, id) => (Kind::Read, Some(cells), id),
             What::Delete => (Kind::Delete, None, None),
+            What::Refused(read, id) => {
+                let kind = if read { Kind::Read } else { Kind::Upsert };
+                return self.index.refuse(source, &sequence, place, kind, id);
+            }
         };
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: ColumnSet::new() };
         if let Some(cells) = cells {
@@ -322,6 +328,9 @@ fn i18_a_truncate_is_a_delete_in_every_key() {
 fn landed_rows_are_a_function_of_identity_and_version() {
     // Repeats of what arrived come in between, as zombies send them: they change nothing and bring nothing (I3).
     check("INV-2, I3", CASES / 2, Scope { bare: true, marks: true }, |case| {
+        let mut case = case.clone();
+        // What the store refuses is refused inside the lander; the simulator has that.
+        case.arrivals.iter_mut().filter(|r| matches!(r.what, What::Refused(..))).for_each(|r| r.what = What::Delete);
         let mut dice = Dice::new(case.arrivals.len() as u64);
         let (mut log, mut ends) = (Vec::new(), Vec::new());
         for (i, record) in case.arrivals.iter().enumerate() {

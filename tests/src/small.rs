@@ -129,6 +129,7 @@ impl Parts {
             What::Delete | What::Bare => (Op::Delete, None),
             What::Truncate => (Op::Truncate, None),
             What::Sweep(_) => (Op::SnapshotEnd, None),
+            What::Refused(..) => unreachable!("only the oracle knows what a replica refuses"),
         };
         let snapshot = match record.what {
             What::Read(_, id) => id,

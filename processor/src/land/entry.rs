@@ -1,6 +1,6 @@
 //! How the index of a key is stored: layout 1 of a state value.
 //!
-//! `01`, then groups, tombstones and last records, each counted. A last record that stands in a group refers to it instead of repeating its
+//! `01`, then groups, tombstones, last records and spared snapshots, each counted. A last record that stands in a group refers to it instead of repeating its
 //! sequence, which keeps the usual key (one event, one source partition) at some fifty bytes beside its row. Reading copies the value into
 //! the arena once and takes rows as spans of it.
 
@@ -57,6 +57,8 @@ pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
             }
         }
     }
+    put_varint(out, index.spared.len() as u64);
+    index.spared.iter().for_each(|id| put_long(out, *id));
 }
 
 /// Reads a stored index; its bytes are copied into the arena.
@@ -97,6 +99,9 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
             at => index.groups.get(at - 1).ok_or(WireError::Index)?.sequence.clone(),
         };
         index.last.push(Last { source, place, sequence, deleted });
+    }
+    for _ in 0..reader.varint()? {
+        index.spared.push(reader.long()?);
     }
     reader.finish()?;
     Ok(index)

@@ -178,7 +178,7 @@ fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>
     steps.extend(index.tombstones.iter().map(|t| (rank(&t.behind, RankClass::Tombstone), None)));
     steps.extend(marks.truncates.iter().map(|s| (rank(s, RankClass::Truncate), None)));
     for (sequence, snapshot) in &marks.sweeps {
-        if !index.groups.iter().any(|g| g.snapshots.contains(snapshot)) {
+        if !index.spared.contains(snapshot) && !index.groups.iter().any(|g| g.snapshots.contains(snapshot)) {
             steps.push((rank(sequence, RankClass::Sweep), None));
         }
     }

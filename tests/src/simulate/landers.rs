@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use landfall::land::debounce::Debounce;
 use landfall::land::fold::Config;
-use landfall::land::partition::{LogBounds, Partition, Record, Settings, Step, Verdict};
+use landfall::land::partition::{LogBounds, Partition, Record, Refuse, Settings, Step, Verdict};
 use landfall::sink::memory::{MemorySink, Style};
 use landfall::sink::{Batch, Error, Kind, Remedy, Sink, Target};
 use landfall::state::SlotName;
-use landfall_schemas::TableSchema;
+use landfall_schemas::{LogicalType, TableSchema, Value};
 
+use crate::oracle::{self, Cells, What};
 use crate::small;
 
 use super::Met;
@@ -62,6 +63,22 @@ pub(super) enum Late {
     Cursor(Target, Batch),
 }
 
+/// The letter that some stores cannot hold.
+fn refuse(_: LogicalType, value: &Value<'_>) -> Option<&'static str> {
+    (*value == Value::Text("d")).then_some("test.refused")
+}
+
+/// A record as such a store takes it.
+pub(crate) fn as_taken(record: oracle::Record) -> oracle::Record {
+    let holds = |cells: &Cells| cells.iter().all(|cell| *cell != Some(Some(b'd')));
+    let what = match record.what {
+        What::Write(cells) if !holds(&cells) => What::Refused(false, None),
+        What::Read(cells, id) if !holds(&cells) => What::Refused(true, id),
+        what => what,
+    };
+    oracle::Record { what, ..record }
+}
+
 /// A copy of a batch, with all rows or with one.
 fn copy(batch: &Batch, only: Option<usize>) -> Batch {
     let mut out = Batch::default();
@@ -92,7 +109,7 @@ impl World {
                 rows_max: self.plan.rows_max,
                 bytes_max: 200 * self.plan.rows_max,
             },
-            refuse: None,
+            refuse: self.plan.refuses.then_some(refuse as Refuse),
             idle_check: Duration::from_secs(60),
         };
         let name = SlotName { replica: REPLICA.to_owned(), generation: 0, partition: l as i32 };
@@ -233,6 +250,11 @@ impl World {
                 x.stage = Stage::Landing((0..x.core.batch().len()).collect());
                 let batch = copy(x.core.batch(), None);
                 tell!(self, "lander {id} makes a batch of log {l}: {:?} to {} with {} rows", batch.expected, batch.next, batch.len());
+                let letters: Vec<i64> = x.core.letters().iter().filter(|letter| letter.code == "test.refused").map(|letter| letter.offset).collect();
+                let passed = batch.expected.unwrap_or(0)..batch.next;
+                if let Some(lost) = self.logs[l].refused.iter().find(|offset| passed.contains(*offset) && !letters.contains(*offset)).copied() {
+                    return self.fail(|| format!("K passes log {l}:{lost}, which the store cannot hold, without a dead letter"));
+                }
                 let schema = Arc::clone(&self.landers[i].target.schema);
                 self.check_batch(i, &schema, &batch);
             }

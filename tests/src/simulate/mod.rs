@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub poison: bool,
     /// Of how many letters values are: few make rows go back to what they were.
     pub letters: usize,
+    /// The store cannot hold one of the letters.
+    pub refuses: bool,
     /// The table gains columns.
     pub widening: bool,
     pub long: bool,
@@ -88,6 +90,7 @@ impl Plan {
             holes: dice.chance(1, 2),
             poison: dice.chance(1, 4),
             letters: 1 + dice.below(4),
+            refuses: dice.chance(1, 6),
             widening: dice.chance(1, 4),
             long,
             steps: dice.below(if long { 480 } else { 160 }),
@@ -128,6 +131,7 @@ tallies! {
     EmptyBatch: "batches that only move the cursor",
     Delta: "rows sent",
     Tombstone: "rows sent as absent",
+    Refused: "changes that the store cannot hold, in the log",
     Withheld: "changes dead-lettered for want of a value",
     CatchUp: "state caught up from S to K",
     LanderCrash: "lander crashes",

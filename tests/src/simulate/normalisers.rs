@@ -8,6 +8,7 @@ use landfall::normalise::{Destination, Outbox};
 
 use crate::small;
 
+use super::landers;
 use super::source::Line;
 use super::world::{Entry, World, tell};
 use super::{LOGS, Met};
@@ -140,7 +141,12 @@ impl World {
             if place == Some(*seen) {
                 *seen += 1;
                 if let Line::Record(record, _) = self.source.parts[part][request.at].1 {
-                    log.distinct.push(record);
+                    let seen = if self.plan.refuses { landers::as_taken(record) } else { record };
+                    if seen != record {
+                        log.refused.push(log.entries.len() as i64);
+                        self.tally.0[Met::Refused as usize] += 1;
+                    }
+                    log.distinct.push(seen);
                 }
             }
             log.entries.push(request.entry);

@@ -37,6 +37,8 @@ pub(super) struct Log {
     pub upto: Vec<usize>,
     /// For each source partition: which of its records belong here, and how many of them are here.
     pub due: Vec<(Vec<usize>, usize)>,
+    /// Offsets of changes that the store cannot hold.
+    pub(crate) refused: Vec<i64>,
     /// Keys that live here.
     pub keys: Vec<u8>,
 }
