@@ -402,7 +402,8 @@ impl Session<'_> {
                 (r.build, r.schema, r.retry_at) = (Some(opened.build), opened.schema, None);
                 let (build, schema) = (opened.build, r.schema.clone());
                 for at in partitions {
-                    if let Some(owned) = self.owned[at].as_mut() {
+                    // A partition that lands under a claim of its own goes on: it finds out by itself when its build is over.
+                    if let Some(owned) = self.owned[at].as_mut().filter(|o| o.claim == 0) {
                         owned.core.reclaim(build, schema.clone());
                         self.shared.observer.log_waiting(&self.replicas[replica].plan.id, owned.name.1, None);
                     }

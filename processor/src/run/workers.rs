@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fault;
-use crate::sink::{Batch, Claim, Cursor, Error, Opened, Sink, Target};
+use crate::sink::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target};
 
 /// What a worker is asked to do.
 #[derive(Debug)]
@@ -141,10 +141,7 @@ impl<K: Send> Desk<K> {
 fn perform(sink: &mut dyn Sink, job: Job) -> Answer {
     match job {
         Job::Open { replica, table, build } => Answer::Opened(sink.open(&replica, &table, build)),
-        Job::Prepare(target) => {
-            let outcome = sink.prepare(&target);
-            Answer::Prepared(outcome.map(|()| target))
-        }
+        Job::Prepare(target) => Answer::Prepared(prepare(sink, target)),
         Job::Claim(target, partition) => Answer::Claimed(sink.claim(&target, partition)),
         Job::Cursor(target, partition) => Answer::Cursor(sink.cursor(&target, partition)),
         Job::Land(target, batch) => {
@@ -155,4 +152,16 @@ fn perform(sink: &mut dyn Sink, job: Job) -> Answer {
         }
         Job::Rebuild { replica, table } => Answer::Rebuilt(sink.rebuild(&replica, &table)),
     }
+}
+
+/// Prepares a table and reads back what the store has now: another process may have added columns of its own, and their order is the
+/// store's.
+fn prepare(sink: &mut dyn Sink, target: Target) -> Result<Target, Error> {
+    sink.prepare(&target)?;
+    let opened = sink.open(&target.replica, &target.table, None)?;
+    if opened.build != target.build {
+        return Err(Error::new(Kind::Build, format!("build {} of replica {:?} is in force", opened.build, target.replica)));
+    }
+    let schema = opened.schema.map_or_else(|| Arc::clone(&target.schema), Arc::new);
+    Ok(Target { schema, ..target })
 }

@@ -41,6 +41,7 @@ use self::error::Carries;
 use self::metadata::{Catalogue, Head, History, Landed, Remembered, Standing, State, missing_columns, standing};
 use self::sql::{CursorRow, NO_IDENTITY, Statements};
 use super::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target};
+use crate::fault;
 
 /// Attempts to make the view agree with the table while others change it.
 const VIEW_ATTEMPTS: usize = 5;
@@ -320,9 +321,13 @@ impl ClickHouseSink {
         Ok(Claim { fence, next })
     }
 
-    fn try_cursor(&mut self, landing: &Landing, partition: i32) -> Result<Option<Cursor>, Error> {
+    fn try_cursor(&mut self, landing: &Landing, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
         self.connection.connect()?;
-        let (_, head) = self.state(landing, partition, None)?;
+        let (state, head) = self.state(landing, partition, None)?;
+        // In another build a position says nothing: an idle owner must notice that its own is over.
+        if state.build() != Some(target.build) {
+            return Ok(None);
+        }
         Ok(head.map(|h| Cursor { fence: h.fence, build: h.build, next: h.next }))
     }
 
@@ -357,6 +362,8 @@ impl ClickHouseSink {
                 }
                 return Err(error);
             }
+            // The rows are in, the cursor is not.
+            fault::point("mid_land");
             last = self.check(landing, target, batch)?;
         }
         let row = CursorRow {
@@ -367,7 +374,9 @@ impl ClickHouseSink {
             next: Some(batch.next),
             schema: &landing.schema,
         };
-        self.connection.execute(&landing.statements.insert_cursor(&row), "moving the cursor", FINISH)
+        self.connection.execute(&landing.statements.insert_cursor(&row), "moving the cursor", FINISH)?;
+        fault::point("reply_lost");
+        Ok(())
     }
 
     /// Inserts the rows of a batch in blocks, each sent as soon as it is complete.
@@ -395,6 +404,7 @@ impl ClickHouseSink {
                 block.write(chunk);
                 insert.send(chunk.split().freeze()).await.map_err(answered)?;
             }
+            fault::point("mid_land");
             insert.end().await.map_err(answered)
         });
         block.give_back(&mut self.buffers);
@@ -425,7 +435,7 @@ impl Sink for ClickHouseSink {
 
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
         let landing = self.landing(target);
-        let cursor = self.try_cursor(&landing, partition);
+        let cursor = self.try_cursor(&landing, target, partition);
         let _ = self.targets.insert(target.replica.clone(), landing);
         self.connection.after(cursor)
     }

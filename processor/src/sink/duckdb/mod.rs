@@ -188,7 +188,11 @@ impl Sink for DuckDbSink {
     }
 
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
-        self.write(|connection, _| Ok(Ok(metadata::cursor(connection, &target.replica, partition)?.map(|(cursor, _)| cursor))))
+        self.write(|connection, _| {
+            let stored = metadata::cursor_and_build(connection, &target.replica, partition)?;
+            // In another build a position says nothing: an idle owner must notice that its own is over.
+            Ok(Ok(stored.filter(|(build, _)| *build == target.build).and_then(|(_, placed)| placed).map(|(cursor, _)| cursor)))
+        })
     }
 
     fn land(&mut self, target: &Target, batch: &Batch) -> Result<(), Error> {

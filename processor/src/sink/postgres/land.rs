@@ -20,6 +20,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::session::{Session, column_names};
 use super::{encode, error, sql};
+use crate::fault;
 use crate::sink::{Batch, Error, Kind, Target};
 
 /// Bytes handed to the connection at a time: large enough that a system call is little against it, small enough to overlap with encoding.
@@ -81,6 +82,7 @@ impl Session {
         sent += chunk.len();
         stage.bytes += chunk.len();
         copy.feed(chunk.freeze()).await.map_err(&staging)?;
+        fault::point("mid_land");
 
         let table = sql::qualified(schema, &target.table);
         let fields = CursorFields::of(target, batch);
@@ -111,6 +113,7 @@ impl Session {
         };
         match outcome {
             Ok(()) => {
+                fault::point("reply_lost");
                 if emptied {
                     stage.bytes = sent;
                 }
@@ -126,7 +129,10 @@ impl Session {
         let fields = CursorFields::of(target, batch);
         let moved = self.client.query(&self.move_cursor, &fields.parameters(target, batch, &schema_id, &table)).await;
         match moved {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                fault::point("reply_lost");
+                Ok(())
+            }
             Err(error) if error::state(&error) == Some(error::NOT_A_NUMBER) => {
                 Err(self.refusal(schema, target, batch.partition, Some(batch.fence)).await)
             }

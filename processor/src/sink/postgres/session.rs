@@ -190,8 +190,8 @@ impl Session {
     /// See `Sink::cursor`.
     pub(super) async fn cursor(&self, schema: &str, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
         let Some(state) = self.state(schema, target, partition).await? else { return Ok(None) };
-        // Without its table a position says nothing; the next claim finds out and raises the build.
-        if state.lost() {
+        // Without its table, or in another build, a position says nothing; the next claim finds out what is in force.
+        if state.lost() || state.build != target.build {
             return Ok(None);
         }
         Ok(state.cursor.map(|c| Cursor { next: c.next.filter(|_| c.generation == i64::from(target.generation)), fence: c.fence, build: c.build }))
