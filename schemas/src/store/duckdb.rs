@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `bool`, integers, floats, `uuid`, `bytes` | `BOOLEAN`, `TINYINT`…`UBIGINT`, `FLOAT`, `DOUBLE`, `UUID`, `BLOB` | as they are, NaN and -0 too |
 //! | `decimal(p,s)`, p ≤ 38 | `DECIMAL(p,s)` | exactly |
-//! | `decimal(p,s)`, p > 38; `numeric` | `VARCHAR` | plain digits at the value's own scale (`1.10` stays `1.10`); in a key without trailing zeros, since equal keys are one row |
+//! | `decimal(p,s)`, p > 38; `numeric` | `VARCHAR` | plain digits at the value's own scale (`1.10` stays `1.10`); a `numeric` in a key without trailing zeros, since equal keys are one row |
 //! | `text` | `VARCHAR` | byte for byte, NUL too |
 //! | `json` | `JSON` | its text, byte for byte; refused where DuckDB's own cast to JSON would refuse it, since one such document breaks every query over the column |
 //! | `date` | `DATE` | the two days that mean ±infinity are refused |

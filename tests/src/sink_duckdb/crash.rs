@@ -66,7 +66,8 @@ fn child() {
             assert!(sink.lock().expect("opens"));
             println!("HOLDS");
             std::io::stdout().flush().expect("writes");
-            let _ = std::io::stdin().read_line(&mut String::new());
+            // Until the test closes the pipe, or kills.
+            let _ = std::io::stdin().read_line(&mut String::new()).expect("reads");
         }
         "land" => land_forever(&mut sink),
         _ => panic!("no role {role}"),
@@ -134,8 +135,10 @@ fn kill_loop(rounds: usize, operator: Option<&str>) {
         for _ in 0..=(random >> 60) {
             told = child.wait("LANDED ").parse().expect("a number");
         }
-        // Somewhere in the next landing.
-        std::thread::sleep(std::time::Duration::from_micros(random >> 33 & 0x7FFF));
+        // Somewhere in the next landing: up to some 10 ms, which is as long as one takes.
+        for _ in 0..random >> 44 & 0xF_FFFF {
+            std::hint::spin_loop();
+        }
         peak = peak.max(resident(child.child.id()));
         child.kill();
 

@@ -49,6 +49,7 @@ fn processor_time() -> Duration {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn a_hundred_thousand_rows_land_fast() {
     const ROWS: i64 = 100_000;
     let schema = schema(&columns(), &["id"]);

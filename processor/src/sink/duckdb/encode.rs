@@ -317,7 +317,8 @@ impl Cells {
             (Data::Text { ends, bytes }, value) => {
                 match value {
                     Value::Text(v) | Value::Json(v) => bytes.values.extend_from_slice(v.as_bytes()),
-                    Value::Decimal(v) => push_decimal(&v, self.key, &mut bytes.values),
+                    // Only an undeclared scale lets equal numbers have several texts.
+                    Value::Decimal(v) => push_decimal(&v, self.key && self.ty == LogicalType::Numeric, &mut bytes.values),
                     Value::Time(v) => push_nanos_of_day(v, &mut bytes.values),
                     _ => return Err("value.kind"),
                 }
