@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod checker;
+mod cli;
 mod conformance;
 mod crash;
 mod dice;

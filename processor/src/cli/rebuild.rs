@@ -3,32 +3,43 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 
-use super::{Failure, load};
+use super::paper::{Output, Paper};
+use super::{Failure, Problem, load};
 
 /// Arguments of `rebuild`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Id of the replica: store.table
     pub replica: String,
-    /// Topology file, or a folder of them [default: landfall.yaml]
+    /// Topology files, or folders of them [default: landfall.yaml]
+    #[arg(value_name = "FILE")]
     pub topology: Vec<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
 }
 
 /// Puts a new build of the replica in force. Running processes notice it by the store's own refusal and fold again from the first record of
 /// the log; nothing of the earlier build is shown meanwhile.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, paper: &mut Paper<'_>) -> Result<(), Failure> {
     super::run::log();
     let plan = load(&arguments.topology)?;
     let replicas = || plan.tables.iter().flat_map(|t| &t.replicas);
     let Some(replica) = replicas().find(|r| r.id == arguments.replica) else {
         let known: Vec<&str> = replicas().map(|r| r.id.as_str()).collect();
-        return Err(Failure::Other(anyhow::anyhow!("no replica {:?} in the topology; there are {}", arguments.replica, known.join(", "))));
+        return Err(
+            Problem::new(format!("no replica {:?} in the topology", arguments.replica), format!("its replicas are {}", known.join(", "))).into()
+        );
     };
     let stores = crate::run::stores(&plan)?;
     let mut sink = (stores[replica.store].connect)();
     let _ = sink.open(&replica.id, &replica.table, None)?;
     let build = sink.rebuild(&replica.id, &replica.table)?;
-    println!("replica {} is rebuilt as build {build}: a running process folds its log again", replica.id);
+    match arguments.output {
+        Output::Text => paper.line(format!("replica {} is rebuilt as build {build}: a running process folds its log again", replica.id))?,
+        Output::Json => paper.json(&json!({ "replica": replica.id, "build": build }))?,
+    }
     Ok(())
 }

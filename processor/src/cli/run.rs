@@ -1,38 +1,55 @@
 //! `landfall run`: the topology until told to stop.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::builder::Resettable;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
+use super::progress::Stderr;
 use super::{Failure, load};
 use crate::observe::Observer;
+use crate::observe::query::Readable;
 use crate::run::{self, Options, Shared, Stopping};
 
 /// A part of the journey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
     /// Input topics into change logs.
+    #[value(help = Resettable::Reset)]
     Normalise,
     /// Change logs into replicas.
+    #[value(help = Resettable::Reset)]
     Land,
 }
 
+const EXAMPLES: &str = "\
+Progress is shown below the log where standard error is a terminal. SIGTERM and Ctrl-C drain; a second one ends at once.
+
+Examples:
+  landfall run                          the file landfall.yaml
+  landfall run shop.yaml --state-dir /var/lib/landfall
+  landfall run shop.yaml --only land    a second process that only lands
+  LANDFALL_LOG=debug landfall run       tell more";
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Topology file, or a folder of them [default: landfall.yaml]
+    /// Topology files, or folders of them [default: landfall.yaml]
+    #[arg(value_name = "FILE")]
     pub topology: Vec<PathBuf>,
-    /// Run only one part of the journey
+    /// Run only one part: input topics into change logs, or these into replicas
     #[arg(long, value_enum)]
     pub only: Option<Stage>,
     /// Where state is kept; it is built again from the logs when it is lost
-    #[arg(long, env = "LANDFALL_STATE_DIR", default_value = "landfall-state")]
+    #[arg(long, value_name = "FOLDER", env = "LANDFALL_STATE_DIR", default_value = "landfall-state")]
     pub state_dir: PathBuf,
     /// Address of the HTTP interface; loopback only
-    #[arg(long, env = "LANDFALL_HTTP", default_value = "127.0.0.1:9090")]
+    #[arg(long, value_name = "ADDRESS", env = "LANDFALL_HTTP", default_value = "127.0.0.1:9090")]
     pub http: SocketAddr,
 }
 
@@ -44,7 +61,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shared = Shared::new(plan, observer);
     let stopping = Stopping::default();
     stop_on_signal(&stopping)?;
-    crate::observe::http::serve(&shared.observer, arguments.http, &stopping)?;
+    crate::observe::http::serve(&shared.observer, Readable::of(&shared.plan), arguments.http, &stopping)?;
+    super::progress::start(&shared.observer, &stopping);
     let options = Options {
         normalise: arguments.only != Some(Stage::Land),
         land: arguments.only != Some(Stage::Normalise),
@@ -56,7 +74,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Structured logs on standard error: text for a terminal, JSON lines with `LANDFALL_LOG_FORMAT=json`; levels from `LANDFALL_LOG`.
 pub fn log() {
     let filter = EnvFilter::try_from_env("LANDFALL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let ansi = std::io::stderr().is_terminal() && super::paper::wants_colour();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(|| Stderr).with_target(false);
     let json = std::env::var("LANDFALL_LOG_FORMAT").is_ok_and(|format| format == "json");
     // A second subscriber in one process (tests) is no error.
     let _ = if json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };

@@ -1,4 +1,4 @@
-//! The HTTP interface: health, metrics and status, on loopback only (INTERFACES.md section 3).
+//! The HTTP interface: health, metrics, status and queries, on loopback only (INTERFACES.md section 3).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{get, post};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use super::Observer;
+use super::query::{self, Readable};
 use crate::run::Stopping;
 
 /// Why the interface cannot be offered.
@@ -41,14 +42,15 @@ const LAND_SECONDS: [f64; 10] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0
 const BATCH_ROWS: [f64; 7] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
 
 #[derive(Clone)]
-struct Served {
+pub(super) struct Served {
     observer: Observer,
     metrics: PrometheusHandle,
+    pub(super) queries: query::Desk,
 }
 
-/// Serves until told to stop, on a thread of its own.
+/// Serves until told to stop, on a thread of its own. `readable` says which files may be read through this process.
 #[allow(clippy::disallowed_methods, reason = "the interface has its own thread, so that a busy core never delays an answer")]
-pub fn serve(observer: &Observer, address: SocketAddr, stopping: &Stopping) -> Result<SocketAddr, ServeError> {
+pub fn serve(observer: &Observer, readable: Readable, address: SocketAddr, stopping: &Stopping) -> Result<SocketAddr, ServeError> {
     if !address.ip().is_loopback() {
         return Err(ServeError::NotLoopback { address });
     }
@@ -61,7 +63,7 @@ pub fn serve(observer: &Observer, address: SocketAddr, stopping: &Stopping) -> R
     listener.set_nonblocking(true).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     tracing::info!(address = %bound, "serving metrics and status");
-    let served = Served { observer: observer.clone(), metrics };
+    let served = Served { observer: observer.clone(), metrics, queries: query::Desk::new(readable) };
     let stopping = stopping.clone();
     let _ = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -80,6 +82,7 @@ async fn answer(listener: std::net::TcpListener, served: Served, stopping: Stopp
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/api/status", get(async |State(s): State<Served>| axum::Json(s.observer.status())))
+        .route("/api/sql", post(query::answer))
         .with_state(served);
     let stopped = async move {
         // Histograms grow without this.

@@ -3,18 +3,19 @@
 //! from configuration only.
 
 pub mod http;
+pub mod query;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::land::partition::Counts;
 use landfall_schemas::Op;
 
 /// Why something stands still, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// Stable code.
     pub code: String,
@@ -25,7 +26,8 @@ pub struct Reason {
 }
 
 /// A source partition as people see it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SourcePartition {
     /// Next offset to be read, as committed.
     pub committed: Option<i64>,
@@ -35,7 +37,8 @@ pub struct SourcePartition {
 }
 
 /// A log partition of a replica as people see it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LogPartition {
     /// `K`: next offset to land.
     pub next: Option<i64>,
@@ -50,7 +53,8 @@ pub struct LogPartition {
 }
 
 /// A replica as people see it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Replica {
     /// Id of its table.
     pub table: String,
@@ -76,7 +80,8 @@ impl Replica {
 }
 
 /// The whole picture of one process.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// Name of the topology.
     pub topology: String,

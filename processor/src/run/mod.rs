@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use landfall_schemas::contract::Fingerprint;
 use landfall_schemas::{Column, LogicalType, TableSchema};
-use landfall_topology::Plan;
 use landfall_topology::plan::{StoreKind, TablePlan};
+use landfall_topology::{Plan, Secret};
 use rdkafka::error::KafkaError;
 
 use crate::log::contracts::Contracts;
@@ -212,8 +212,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
     let id = id.to_owned();
     Ok(match kind {
         StoreKind::Postgres { url, database, schema, user, password } => {
-            let named = [("dbname", database.as_deref()), ("user", user.as_deref()), ("password", password.as_ref().map(|p| p.expose()))];
-            let options = postgres::Options { url: with_parameters(url.expose(), &named), schema: schema.clone() };
+            let options = postgres_options(url, database.as_deref(), schema, user.as_deref(), password.as_ref());
             drop(PostgresSink::new(options.clone())?);
             StoreRuntime {
                 id,
@@ -224,8 +223,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
             }
         }
         StoreKind::ClickHouse { url, database, user, password } => {
-            let password = password.as_ref().map(|p| p.expose().to_owned());
-            let options = clickhouse::Options { url: url.clone(), database: database.clone(), user: user.clone(), password };
+            let options = clickhouse_options(url, database, user.as_deref(), password.as_ref());
             StoreRuntime {
                 id,
                 connect: Box::new(move || Box::new(ClickHouseSink::new(options.clone()))),
@@ -246,6 +244,18 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
             }
         }
     })
+}
+
+/// How to reach a Postgres store: its URL, with what the topology names beside it.
+pub fn postgres_options(url: &Secret, database: Option<&str>, schema: &str, user: Option<&str>, password: Option<&Secret>) -> postgres::Options {
+    let named = [("dbname", database), ("user", user), ("password", password.map(Secret::expose))];
+    postgres::Options { url: with_parameters(url.expose(), &named), schema: schema.to_owned() }
+}
+
+/// How to reach a ClickHouse store.
+pub fn clickhouse_options(url: &str, database: &str, user: Option<&str>, password: Option<&Secret>) -> clickhouse::Options {
+    let password = password.map(|p| p.expose().to_owned());
+    clickhouse::Options { url: url.to_owned(), database: database.to_owned(), user: user.map(str::to_owned), password }
 }
 
 /// A connection URL with further parameters, percent-encoded.

@@ -8,6 +8,7 @@ pub mod clickhouse;
 pub mod duckdb;
 pub mod memory;
 pub mod postgres;
+pub mod query;
 
 use std::fmt;
 use std::sync::Arc;

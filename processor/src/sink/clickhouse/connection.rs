@@ -17,7 +17,7 @@ use super::sql;
 use crate::sink::{Error, Kind};
 
 /// A server that does not greet back within this is not there; a first packet that nobody answers would else wait for minutes.
-const HELLO: Duration = Duration::from_secs(10);
+pub(super) const HELLO: Duration = Duration::from_secs(10);
 /// Metadata is small. A server that cannot answer about it for this long is overloaded or gone.
 pub(super) const STATEMENT: Duration = Duration::from_secs(30);
 /// Tables are created and altered behind what the server is doing with them.
@@ -65,12 +65,7 @@ struct Hello {
 impl Connection {
     /// A connection that is not made yet.
     pub(super) fn new(options: Options) -> Self {
-        let Options { url, database, user, password } = options;
-        let (url, login) = without_login(&url);
-        let compression = if is_loopback(&url) { Compression::None } else { Compression::Lz4 };
-        let mut client = Client::default()
-            .with_url(url)
-            .with_compression(compression)
+        let client = client(&options)
             // Asynchronous inserts, on by default in 26.7, could answer before anything is durable.
             .with_setting("async_insert", "0")
             .with_setting("insert_deduplicate", "0")
@@ -78,14 +73,7 @@ impl Connection {
             // A column of another type, or one that takes no NULL, is an error and never a converted or blanked value (law 10).
             .with_setting("input_format_native_allow_types_conversion", "0")
             .with_setting("input_format_null_as_default", "0");
-        let (login_user, login_password) = login.unzip();
-        if let Some(user) = user.or(login_user) {
-            client = client.with_user(user);
-        }
-        if let Some(password) = password.or(login_password) {
-            client = client.with_password(password);
-        }
-        Self { database, client, greeted: None, runtime: None }
+        Self { database: options.database, client, greeted: None, runtime: None }
     }
 
     /// Compresses what is sent, or not.
@@ -176,6 +164,21 @@ impl Connection {
     pub(super) fn fetch<T: RowOwned + RowRead>(&self, statement: &str, what: &str) -> Result<Vec<T>, Error> {
         self.wait(what, STATEMENT, self.client().query_raw(statement).fetch_all::<T>())
     }
+}
+
+/// A client that knows where the server is and how to log in, and nothing else.
+pub(super) fn client(options: &Options) -> Client {
+    let (url, login) = without_login(&options.url);
+    let compression = if is_loopback(&url) { Compression::None } else { Compression::Lz4 };
+    let mut client = Client::default().with_url(url).with_compression(compression);
+    let (login_user, login_password) = login.unzip();
+    if let Some(user) = options.user.clone().or(login_user) {
+        client = client.with_user(user);
+    }
+    if let Some(password) = options.password.clone().or(login_password) {
+        client = client.with_password(password);
+    }
+    client
 }
 
 /// Takes user and password out of a url, so that no message can show them.

@@ -24,6 +24,7 @@ mod connection;
 mod encode;
 mod error;
 mod metadata;
+pub mod query;
 mod sql;
 
 use std::collections::HashMap;

@@ -11,6 +11,7 @@ mod encode;
 mod error;
 mod land;
 mod numeric;
+pub mod query;
 mod session;
 mod sql;
 

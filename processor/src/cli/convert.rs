@@ -1,0 +1,347 @@
+//! `landfall convert`: captured Kafka records in, canonical changes out, one line of JSON each: what the normaliser would make of them.
+//!
+//! Streaming and in constant memory: a line is read, decoded and printed before the next is looked at; what is kept are the shapes of the tables
+//! seen. Nothing is connected to. Rejected records go to standard error, as they would go to the dead letters.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use landfall_schemas::LogicalType;
+use landfall_schemas::capture;
+use landfall_schemas::debezium::{Decoded, Decoder, Options, Record};
+use landfall_schemas::wire::WireError;
+
+use super::paper::{counted, grouped, printable};
+use super::{Failure, Problem};
+
+/// Longest line that is read: twice the largest record that Kafka takes here, since text grows when it is quoted.
+const LINE_BYTES_MAX: usize = 256 << 20;
+
+const EXAMPLES: &str = "\
+A record is one line of JSON: topic, partition, offset, and key and value as text (key_b64, value_b64: as base64).
+
+Examples:
+  landfall convert < records.jsonl
+  landfall convert --types 'id=int64,total=decimal(12,2)' --key id records.jsonl
+  zcat records.jsonl.gz | landfall convert | jq .after";
+
+/// Arguments of `convert`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Files of records [default: standard input]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Id of the table [default: the last part of the topic]
+    #[arg(long, value_name = "ID")]
+    pub table: Option<String>,
+    /// Types of columns, for records without a schema part: column=type,…
+    #[arg(long, value_name = "COLUMN=TYPE,…", value_parser = types)]
+    pub types: Option<Types>,
+    /// Key columns, instead of those of the record key
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub key: Vec<String>,
+}
+
+/// Declared types, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Types(Vec<(String, LogicalType)>);
+
+/// Reads `column=type,…`; commas within the brackets of a type belong to it.
+fn types(text: &str) -> Result<Types, String> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            b',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    let mut declared: Vec<(String, LogicalType)> = Vec::new();
+    for part in parts {
+        let (column, ty) = part.split_once('=').ok_or_else(|| format!("{part:?} is not column=type"))?;
+        let column = column.trim().to_owned();
+        if column.is_empty() || declared.iter().any(|(name, _)| *name == column) {
+            return Err(format!("column {column:?} is empty or named twice"));
+        }
+        declared.push((column, ty.parse().map_err(|error: landfall_schemas::types::UnknownType| error.to_string())?));
+    }
+    Ok(Types(declared))
+}
+
+/// What became of the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    records: u64,
+    changes: u64,
+    ignored: u64,
+    rejected: u64,
+    unreadable: u64,
+}
+
+/// Converts files, or standard input.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut errors = io::stderr().lock();
+    let mut converter = Converter::new(arguments);
+    if arguments.files.is_empty() {
+        if io::stdin().is_terminal() {
+            writeln!(errors, "reading records from the terminal, one line of JSON each; Ctrl-D ends")?;
+        }
+        converter.read("standard input", &mut io::stdin().lock(), out, &mut errors)?;
+    }
+    for path in &arguments.files {
+        let file = open(path)?;
+        converter.read(&path.display().to_string(), &mut BufReader::with_capacity(1 << 16, file), out, &mut errors)?;
+    }
+    out.flush()?;
+    let counts = converter.counts;
+    writeln!(errors, "{}", closing(&counts))?;
+    if counts.records == 0 && counts.unreadable > 0 {
+        let hint = "a record is one line of JSON with topic, partition, offset, key and value; `landfall convert --help` shows more";
+        return Err(Problem::new("nothing could be read", hint).into());
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<File, anyhow::Error> {
+    File::open(path).map_err(|error| anyhow::Error::new(error).context(format!("records of {} cannot be read", path.display())))
+}
+
+fn closing(counts: &Counts) -> String {
+    let mut text = format!(
+        "{}: {}, {} ignored, {} rejected",
+        counted(counts.records, "record"),
+        counted(counts.changes, "change"),
+        grouped(counts.ignored),
+        grouped(counts.rejected)
+    );
+    if counts.unreadable > 0 {
+        text.push_str(&format!("; {} not readable", counted(counts.unreadable, "line")));
+    }
+    text
+}
+
+struct Converter<'a> {
+    arguments: &'a Arguments,
+    /// One decoder for each topic: what it keeps are the shapes of that topic.
+    decoders: BTreeMap<String, Decoder>,
+    counts: Counts,
+    line: Vec<u8>,
+    text: String,
+}
+
+impl<'a> Converter<'a> {
+    fn new(arguments: &'a Arguments) -> Self {
+        Self { arguments, decoders: BTreeMap::new(), counts: Counts::default(), line: Vec::new(), text: String::new() }
+    }
+
+    fn read(&mut self, name: &str, from: &mut dyn BufRead, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
+        for number in 1_u64.. {
+            let mut line = std::mem::take(&mut self.line);
+            let more = next_line(from, &mut line)?;
+            let outcome = match more {
+                Line::End => return Ok(()),
+                Line::TooLong => Err(format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20)),
+                Line::Whole if line.trim_ascii().is_empty() => Ok(()),
+                Line::Whole => {
+                    match std::str::from_utf8(&line).map_err(|e| e.to_string()).and_then(|text| capture::Record::parse(text).map_err(|e| chain(&e))) {
+                        Ok(record) => self.record(&record, out, errors).map(Ok)?,
+                        Err(why) => Err(why),
+                    }
+                }
+            };
+            if let Err(why) = outcome {
+                self.counts.unreadable += 1;
+                writeln!(errors, "{name}:{number}: {}", printable(&why))?;
+            }
+            self.line = line;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &capture::Record, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
+        self.counts.records += 1;
+        if !self.decoders.contains_key(&record.topic) {
+            let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options(self.arguments, &record.topic)));
+        }
+        let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
+        let decoded = decoder.decode(Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref() });
+        let rejected = match decoded {
+            Ok(Decoded::Ignored(_)) => {
+                self.counts.ignored += 1;
+                return Ok(());
+            }
+            Ok(Decoded::Changes(changes)) => {
+                self.text.clear();
+                let mut count = 0;
+                let written = changes.each(|_, keyed| {
+                    count += 1;
+                    keyed.change.write_json(changes.schema, &mut self.text)?;
+                    self.text.push('\n');
+                    Ok::<_, WireError>(())
+                });
+                match written {
+                    Ok(()) => {
+                        self.counts.changes += count;
+                        return out.write_all(self.text.as_bytes());
+                    }
+                    Err(error) => format!("internal: {error}"),
+                }
+            }
+            Err(reject) => reject.to_string(),
+        };
+        self.counts.rejected += 1;
+        writeln!(errors, "{}/{}@{}: {}", printable(&record.topic), record.partition, record.offset, printable(&rejected))
+    }
+}
+
+fn options(arguments: &Arguments, topic: &str) -> Options {
+    let table = arguments.table.clone().unwrap_or_else(|| topic.rsplit('.').next().unwrap_or(topic).to_owned());
+    let mut options = Options::new(table);
+    options.types = arguments.types.as_ref().map(|Types(types)| types.clone()).unwrap_or_default();
+    options.primary_key = (!arguments.key.is_empty()).then(|| arguments.key.clone());
+    options
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+/// Reads a line; one that is too long is passed over without being kept.
+fn next_line(from: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    line.clear();
+    let mut any = false;
+    let mut too_long = false;
+    loop {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            break;
+        }
+        any = true;
+        let end = buffer.iter().position(|b| *b == b'\n');
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        too_long |= line.len() + part.len() > LINE_BYTES_MAX;
+        if !too_long {
+            line.extend_from_slice(part);
+        }
+        let taken = end.map_or(part.len(), |at| at + 1);
+        from.consume(taken);
+        if end.is_some() {
+            break;
+        }
+    }
+    // Memory of a huge line is not kept for the small ones behind it.
+    if too_long {
+        *line = Vec::new();
+    }
+    Ok(if too_long {
+        Line::TooLong
+    } else if any {
+        Line::Whole
+    } else {
+        Line::End
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn convert(arguments: &Arguments, input: &str) -> (String, String, Counts) {
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
+        let mut converter = Converter::new(arguments);
+        converter.read("in", &mut input.as_bytes(), &mut out, &mut errors).expect("memory takes everything");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (text(out), text(errors), converter.counts)
+    }
+
+    fn arguments(declared: &str) -> Arguments {
+        Arguments { files: Vec::new(), table: None, types: Some(types(declared).expect("types")), key: vec!["id".to_owned()] }
+    }
+
+    fn line(offset: i64, value: &str) -> String {
+        let mut out = String::new();
+        let value = Some(value.as_bytes().to_vec());
+        capture::Record { topic: "db.public.t".into(), partition: 1, offset, key: Some(br#"{"id":7}"#.to_vec()), value, ..Default::default() }
+            .write(&mut out);
+        out + "\n"
+    }
+
+    const ROW: &str = r#"{"before":null,"after":{"id":7,"note":"a b"},"source":{"connector":"postgresql","db":"d","schema":"public","table":"t","sequence":"[null,\"5\"]","lsn":5,"ts_ms":0},"op":"c","ts_ms":0}"#;
+
+    #[test]
+    fn records_become_changes_and_the_rest_is_said() {
+        let heartbeat = r#"{"topic":"__debezium-heartbeat.db","partition":0,"offset":0,"key":"{\"serverName\":\"db\"}","value":"{\"ts_ms\":1}"}"#;
+        let input = format!("{}{heartbeat}\n\nno json\n{}", line(3, ROW), line(4, "not json"));
+        let (out, errors, counts) = convert(&arguments("id=int64,note=text"), &input);
+        assert_eq!(out.lines().count(), 1, "{out}{errors}");
+        assert!(out.starts_with(r#"{"table":"t","op":"c","sequence":"#), "{out}");
+        let change: serde_json::Value = serde_json::from_str(&out).expect("a line of JSON");
+        assert_eq!((&change["key"]["id"], &change["after"]["note"]), (&7.into(), &"a b".into()), "{out}");
+        let errors: Vec<&str> = errors.lines().collect();
+        assert!(errors[0].starts_with("in:4: a line is not a captured record: "), "{errors:?}");
+        assert!(errors[1].starts_with("db.public.t/1@4: json.invalid: "), "{errors:?}");
+        assert_eq!(counts, Counts { records: 3, changes: 1, ignored: 1, rejected: 1, unreadable: 1 });
+        assert_eq!(closing(&counts), "3 records: 1 change, 1 ignored, 1 rejected; 1 line not readable");
+    }
+
+    #[test]
+    fn a_comma_within_a_type_belongs_to_it() {
+        let Types(declared) = types("a=decimal(12,2), b = text").expect("two columns");
+        assert_eq!(declared.iter().map(|(c, t)| format!("{c}:{t}")).collect::<Vec<_>>(), ["a:decimal(12,2)", "b:text"]);
+        for wrong in ["", "a", "a=decimall(1,2)", "=text", "a=text,a=text"] {
+            assert!(types(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_takes_the_last_part_of_its_topic_unless_named() {
+        let mut a = arguments("id=int64");
+        assert_eq!(options(&a, "db.public.orders").table, "orders");
+        assert_eq!(options(&a, "orders").table, "orders");
+        a.table = Some("o".to_owned());
+        assert_eq!(options(&a, "db.public.orders").table, "o");
+    }
+
+    #[test]
+    fn a_last_line_needs_no_end_and_a_long_one_is_passed_over() {
+        struct Long(u64, &'static [u8]);
+        impl io::Read for Long {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Ok(0)
+            }
+        }
+        impl BufRead for Long {
+            fn fill_buf(&mut self) -> io::Result<&[u8]> {
+                static BLANK: [u8; 1 << 16] = [b' '; 1 << 16];
+                Ok(if self.0 > 0 { &BLANK } else { self.1 })
+            }
+            fn consume(&mut self, n: usize) {
+                if self.0 > 0 { self.0 -= 1 } else { self.1 = &self.1[n..] }
+            }
+        }
+        let mut from = Long((LINE_BYTES_MAX as u64 >> 16) + 1, b"\nab");
+        let mut line = Vec::new();
+        assert!(matches!(next_line(&mut from, &mut line), Ok(Line::TooLong)));
+        assert!(line.capacity() == 0, "nothing of it is kept");
+        assert!(matches!(next_line(&mut from, &mut line), Ok(Line::Whole)) && line == b"ab");
+        assert!(matches!(next_line(&mut from, &mut line), Ok(Line::End)));
+    }
+}
