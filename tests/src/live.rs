@@ -120,7 +120,7 @@ impl Connector {
             "database.hostname": host, "database.port": port, "database.user": "postgres", "database.password": "x",
             "database.dbname": format!("{}src", topology.name), "topic.prefix": topology.prefix, "slot.name": topology.name,
             "publication.name": topology.name, "publication.autocreate.mode": "filtered", "table.include.list": "public.types,public.extremes",
-            "poll.interval.ms": "50", "provide.transaction.metadata": "true", "replica.identity.autoset.values": "",
+            "poll.interval.ms": "50", "provide.transaction.metadata": "true",
             "key.converter": "org.apache.kafka.connect.json.JsonConverter", "key.converter.schemas.enable": "true",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "true",
             "topic.creation.default.partitions": "2", "topic.creation.default.replication.factor": "1",

@@ -105,24 +105,29 @@ fn parse(record: &Record) -> Option<Fact> {
 pub fn fold(facts: &[(Place, &Fact)], columns: &[&str]) -> Option<Row> {
     let mut facts = facts.to_vec();
     facts.sort_by_key(|(place, _)| *place);
+    // Where each partition sends a position for the last time, and the record of the key that a tombstone there would follow.
+    let mut sent: BTreeMap<(i32, (u64, u64)), i64> = BTreeMap::new();
+    for (place, fact) in &facts {
+        if let Fact::Change { at, .. } = fact {
+            let _ = sent.insert((place.0, *at), place.1);
+        }
+    }
+    let mut before: BTreeMap<i32, ((u64, u64), bool)> = BTreeMap::new();
     let mut events: Vec<Event<'_>> = Vec::new();
-    for (i, (place, fact)) in facts.iter().enumerate() {
+    for (place, fact) in &facts {
         match fact {
-            Fact::Change { at, snapshot, row, .. } => events.push((*at, 0, !snapshot, *place, row.as_ref())),
+            Fact::Change { at, snapshot, row, .. } => {
+                events.push((*at, 0, !snapshot, *place, row.as_ref()));
+                if !(*snapshot && before.get(&place.0).is_some_and(|(last, _)| at < last)) {
+                    let _ = before.insert(place.0, (*at, row.is_some()));
+                }
+            }
             Fact::Poison => {}
             Fact::Tombstone { .. } => {
-                let mut before: Option<((u64, u64), bool)> = None;
-                for (_, earlier) in facts[..i].iter().filter(|(p, _)| p.0 == place.0) {
-                    if let Fact::Change { at, snapshot, row, .. } = earlier
-                        && !(*snapshot && before.is_some_and(|(last, _)| *at < last))
-                    {
-                        before = Some((*at, row.is_some()));
-                    }
-                }
-                let Some((behind, true)) = before else { continue };
-                let again = |(p, f): &(Place, &Fact)| p.0 == place.0 && p.1 > place.1 && matches!(f, Fact::Change { at, .. } if *at == behind);
-                if !facts.iter().any(again) {
-                    events.push((behind, 1, true, *place, None));
+                if let Some((behind, true)) = before.get(&place.0)
+                    && sent[&(place.0, *behind)] < place.1
+                {
+                    events.push((*behind, 1, true, *place, None));
                 }
             }
         }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::checker::{Broken, Sample, Seen, SourceSample, Truth, Violation, broken};
-use crate::harness::kafka::{Kafka, Record};
+use crate::harness::kafka::{Group, Kafka, Record};
 use crate::harness::process::Process;
 use crate::harness::stores::{Column, Store, View};
 use crate::harness::topology::{Stores, Topology};
@@ -49,6 +49,8 @@ pub struct Scene {
     seen: Arc<Mutex<Seen>>,
     samples: Arc<Mutex<Samples>>,
     begun: Instant,
+    /// Whether the groups' offsets are held against `K`: not where a store is put back, which leaves them behind.
+    pub groups: bool,
 }
 
 impl Scene {
@@ -64,7 +66,7 @@ impl Scene {
             kafka.create_topic(&topology.source(table), SOURCE_PARTITIONS, &[]);
         }
         let workload = Workload::new(&topology.prefix, seed, mix);
-        let mut scene = Self { topology, kafka, workload, seen: Arc::default(), samples: Arc::default(), begun: Instant::now() };
+        let mut scene = Self { topology, kafka, workload, seen: Arc::default(), samples: Arc::default(), begun: Instant::now(), groups: true };
         let snapshot = scene.workload.snapshot(40);
         scene.kafka.produce(&snapshot);
         scene
@@ -275,19 +277,19 @@ fn behind(ends: &BTreeMap<i32, i64>, committed: Option<BTreeMap<i32, i64>>) -> R
 struct Looker {
     store: Store,
     columns: Vec<Column>,
-    group: crate::harness::kafka::Group,
+    group: Option<Group>,
     begun: Instant,
 }
 
 impl Looker {
     fn new(scene: &Scene, store: &Store) -> Self {
         let group = format!("{}.land.{}", scene.topology.name, store.id());
-        let group = scene.kafka.group_of(&group, &scene.topology.log(ORDERS), scene.topology.log_partitions as i32);
+        let group = scene.groups.then(|| scene.kafka.group_of(&group, &scene.topology.log(ORDERS), scene.topology.log_partitions as i32));
         Self { store: store.clone(), columns: order_columns(), group, begun: scene.begun }
     }
 
     fn look(&self, seen: &Mutex<Seen>) -> Option<Sample> {
-        let committed = self.group.committed().unwrap_or_default();
+        let committed = self.group.as_ref().and_then(Group::committed).unwrap_or_default();
         let view = self.store.view(ORDERS, &self.columns)?;
         Some(seen.lock().unwrap_or_else(PoisonError::into_inner).sample(self.begun.elapsed().as_millis(), &self.store, committed, &view))
     }
