@@ -83,12 +83,12 @@ fn render(error: &anyhow::Error) -> String {
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Some clients put the cause into their own words already.
         if !said.contains(&cause) {
-            let _ = writeln!(text, "  because: {cause}");
+            text.push_str(&format!("  because: {cause}\n"));
             said = cause;
         }
     }
     if let Some(hint) = error.chain().find_map(hint) {
-        let _ = writeln!(text, "  hint: {hint}");
+        text.push_str(&format!("  hint: {hint}\n"));
     }
     text
 }

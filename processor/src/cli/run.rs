@@ -78,7 +78,7 @@ pub fn log() {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(|| Stderr).with_target(false);
     let json = std::env::var("LANDFALL_LOG_FORMAT").is_ok_and(|format| format == "json");
     // A second subscriber in one process (tests) is no error.
-    let _ = if json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
+    drop(if json { builder.json().flatten_event(true).try_init() } else { builder.try_init() });
 }
 
 /// SIGTERM and SIGINT drain: what is on its way is landed and committed. A second signal ends the process at once.

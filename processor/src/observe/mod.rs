@@ -2,6 +2,8 @@
 //! interface show. Every event has one method here, which emits log, metric and status together, so that they never disagree. Labels come
 //! from configuration only.
 
+#![allow(clippy::disallowed_macros, reason = "this is the one place that names metrics")]
+
 pub mod http;
 pub mod query;
 

@@ -52,8 +52,12 @@ pub enum SessionError {
 
 #[derive(Default)]
 struct Group {
-    events: Mutex<Vec<(bool, Vec<(String, i32)>)>>,
+    /// Rebalances that were answered: whether partitions came or went, and which.
+    events: Mutex<Vec<(bool, Names)>>,
 }
+
+/// Topics and partitions.
+type Names = Vec<(String, i32)>;
 
 #[derive(Clone, Default)]
 struct Context(Arc<Group>);
@@ -66,7 +70,7 @@ impl ConsumerContext for Context {
         let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
         let outcome = if assigned {
             // Where to begin is the store's word, which may take a while: nothing is fetched until the claim is through.
-            let _ = partitions.set_all_offsets(Offset::Beginning);
+            drop(partitions.set_all_offsets(Offset::Beginning));
             consumer.incremental_assign(partitions).and_then(|()| if partitions.count() > 0 { consumer.pause(partitions) } else { Ok(()) })
         } else {
             consumer.incremental_unassign(partitions)
@@ -447,7 +451,7 @@ impl Session<'_> {
                     Err(error) => {
                         tracing::warn!(%error, topic = owned.name.0, "the log's bounds cannot be read, trying again");
                         owned.again = Some(Again::Claim);
-                        owned.retry_at = Some(Instant::now() + owned.pause.next());
+                        owned.retry_at = Some(Instant::now() + owned.pause.grow());
                         return Ok(());
                     }
                 };
@@ -524,14 +528,14 @@ impl Session<'_> {
         match remedy {
             Remedy::Retry => {
                 owned.again = Some(again);
-                owned.retry_at = Some(Instant::now() + owned.pause.next());
+                owned.retry_at = Some(Instant::now() + owned.pause.grow());
                 self.shared.observer.log_waiting(&id, owned.name.1, Some(reason(error.kind.code(), &error, error.kind.hint())));
                 Ok(())
             }
             Remedy::Reclaim => {
                 tracing::info!(replica = id, partition = owned.name.1, code = error.kind.code(), %error, "claiming anew");
                 // A pause, so that two owners who both believe to be the one do not chase each other.
-                owned.retry_at = Some(Instant::now() + owned.pause.next());
+                owned.retry_at = Some(Instant::now() + owned.pause.grow());
                 self.reclaim(consumer, at)
             }
             Remedy::Halt => self.stop(consumer, at, &Stop::Sink(error)),
@@ -769,7 +773,7 @@ impl Session<'_> {
     fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
         let mut list = TopicPartitionList::new();
         for ((topic, partition), offset) in &self.commits {
-            let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
+            drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));
         }
         self.commits.clear();
         if list.count() > 0 {
@@ -812,10 +816,10 @@ impl Session<'_> {
         }
         let mut list = TopicPartitionList::new();
         for ((topic, partition), offset) in &self.commits {
-            let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
+            drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));
         }
         if list.count() > 0 {
-            let _ = consumer.commit(&list, CommitMode::Sync);
+            drop(consumer.commit(&list, CommitMode::Sync));
         }
         Ok(())
     }

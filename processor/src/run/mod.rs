@@ -3,6 +3,8 @@
 //! One thread normalises, one thread and a few workers for each store land, and the main thread waits for the signal to stop. They share
 //! what is here and nothing else; they talk through Kafka.
 
+#![allow(clippy::disallowed_methods, reason = "running is where time and threads come from; the core is handed them")]
+
 pub mod land;
 pub mod lock;
 pub mod normalise;
@@ -69,7 +71,7 @@ pub struct Pause {
 
 impl Pause {
     /// The next pause.
-    pub fn next(&mut self) -> Duration {
+    pub fn grow(&mut self) -> Duration {
         let pause = Duration::from_millis(100 << self.tries.min(6)).min(Duration::from_secs(5));
         self.tries += 1;
         pause
@@ -82,7 +84,7 @@ impl Pause {
 
     /// Pauses, or until told to stop.
     pub fn wait(&mut self, stopping: &Stopping) {
-        let _ = stopping.wait(self.next());
+        let _ = stopping.wait(self.grow());
     }
 }
 

@@ -134,14 +134,14 @@ impl Group {
         drop(commits);
         if list.count() > 0 && !consumer.assignment_lost() {
             // What is not committed is read again by the next owner, and recognised.
-            let _ = consumer.commit(&list, CommitMode::Sync);
+            drop(consumer.commit(&list, CommitMode::Sync));
         }
     }
 }
 
 fn add(list: &mut TopicPartitionList, (topic, partition): &(String, i32), offset: i64, metadata: &str) {
     let mut element = list.add_partition(topic, *partition);
-    let _ = element.set_offset(Offset::Offset(offset));
+    drop(element.set_offset(Offset::Offset(offset)));
     element.set_metadata(metadata);
 }
 
@@ -391,7 +391,9 @@ impl Session<'_> {
         let _ = config.set("group.id", &group);
         let asker: BaseConsumer = config.create()?;
         let mut list = TopicPartitionList::new();
-        (0..partitions.cast_signed()).for_each(|p| drop(list.add_partition(topic, p)));
+        for partition in 0..partitions.cast_signed() {
+            let _ = list.add_partition(topic, partition);
+        }
         let committed = asker.committed_offsets(list, WAIT)?;
         let offset = |o| if let Offset::Offset(at) = o { at } else { 0 };
         Ok(committed.elements().iter().map(|e| (e.partition(), offset(e.offset()))).collect())
@@ -655,7 +657,7 @@ impl Session<'_> {
             }
         }
         self.flush_counts();
-        let _ = self.commit(consumer, CommitMode::Sync);
+        drop(self.commit(consumer, CommitMode::Sync));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests over whole files: one right file is changed in one place, and the issues are compared as data.
 
+#![allow(clippy::disallowed_methods, reason = "tests measure how long hostile input takes")]
+
 mod cases;
 mod fuzz;
 mod load;
