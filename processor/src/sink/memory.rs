@@ -108,7 +108,8 @@ fn check(stored: &Replica, target: &Target, batch: &Batch) -> Result<(), Error> 
     if stored.build != target.build {
         return Err(Error::new(Kind::Build, format!("build {} of replica {:?} is in force", stored.build, target.replica)));
     }
-    if !stored.schema.as_ref().is_some_and(|schema| schema.columns().starts_with(target.schema.columns())) {
+    // Only rows need a table; a cursor may move before there is one.
+    if !batch.is_empty() && !stored.schema.as_ref().is_some_and(|schema| schema.columns().starts_with(target.schema.columns())) {
         return Err(Error::new(Kind::CursorMoved, format!("the table of replica {:?} was put back", target.replica)));
     }
     let cursor = stored.cursors.get(&batch.partition).copied().unwrap_or(Cursor { fence: 0, build: stored.build, next: None });
