@@ -460,6 +460,11 @@ impl Session<'_> {
                     Ok(from) => {
                         owned.seek = Some(from);
                         owned.pause.reset();
+                        // What an earlier owner landed and did not come to commit, or what a store that was put back no longer holds:
+                        // without this an idle partition would show a lag in other tools for ever, or none where there is some.
+                        if let Some(next) = claim.next {
+                            let _ = self.commits.insert(owned.name.clone(), next);
+                        }
                         tracing::info!(
                             replica = self.replicas[replica].plan.id,
                             partition = owned.name.1,
