@@ -3,7 +3,6 @@
 //! Errors of the parts know what happened, the table here adds the way out where the error itself has none. Nothing secret is in an error
 //! (STYLE.md, Errors), so the whole chain may be shown.
 
-
 use landfall_topology::LoadError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 

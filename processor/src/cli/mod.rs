@@ -1,8 +1,8 @@
 //! The command line: what people type, and what it prints.
 //!
 //! One file per command. Human output goes to standard output, logs and errors to standard error; errors are printed as what, why and hint. Exit
-//! codes: 0 all is well, 1 something failed, 2 the topology or the command line has problems. Each command prints on a [`paper::Paper`] and
-//! never asks where that ends.
+//! codes: 0 all is well, 1 something failed, 2 the topology or the command line has problems, 3 a second signal ended a run at once. Each
+//! command prints on a [`paper::Paper`] and never asks where that ends.
 
 pub mod check;
 pub mod convert;
@@ -10,6 +10,7 @@ pub mod dead_letters;
 pub mod demo;
 pub mod failure;
 pub mod http;
+pub mod manual;
 pub mod online;
 pub mod paper;
 pub mod progress;
@@ -30,14 +31,14 @@ pub use failure::{Failure, Problem};
 use paper::Paper;
 
 const CODES: &str = "\
-Exit codes: 0 all is well, 1 something failed, 2 the topology or the command line has problems.
+Exit codes: 0 all is well, 1 something failed, 2 the topology or the command line has problems, 3 a second signal ended a run at once.
 Environment: LANDFALL_LOG sets what is logged (info, debug, landfall=trace), LANDFALL_LOG_FORMAT=json how, NO_COLOR takes colours away.
 
 `landfall COMMAND --help` tells more about a command.";
 
 /// Change events from Kafka into one canonical change log, and exact replicas of every table from there.
 #[derive(Debug, Parser)]
-#[command(name = "landfall", version, max_term_width = 120, after_help = CODES, infer_subcommands = false)]
+#[command(name = "landfall", version, max_term_width = 120, after_help = CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -65,6 +66,10 @@ pub enum Command {
     Convert(convert::Arguments),
     /// Print the JSON Schema of a topology file, for editors
     Schema,
+    /// Print what a shell needs to complete commands and options
+    Completions(manual::Completions),
+    /// Print a page of the manual, for man -l
+    Man(manual::Man),
 }
 
 /// Does what the command line says.
@@ -99,6 +104,8 @@ fn perform(command: &Command, out: &mut dyn std::io::Write) -> Result<(), Failur
         Command::DeadLetters(arguments) => dead_letters::run(arguments, &mut Paper::stdout(out)),
         Command::Rebuild(arguments) => rebuild::run(arguments, &mut Paper::stdout(out)),
         Command::Schema => schema::run(&mut Paper::stdout(out)),
+        Command::Completions(arguments) => manual::completions(arguments, out),
+        Command::Man(arguments) => manual::man(arguments, out),
     }
 }
 

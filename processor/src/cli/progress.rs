@@ -67,7 +67,8 @@ pub fn start(observer: &Observer, stopping: &Stopping) {
             }
         }
         // What is left is for the log alone.
-        bars.values().for_each(ProgressBar::finish_and_clear);
+        drop(lines.clear());
+        lines.set_draw_target(ProgressDrawTarget::hidden());
     });
 }
 
@@ -146,7 +147,7 @@ fn text(sum: &Sum, rate: f64) -> String {
         if rate >= 1.0 {
             text.push_str(&format!(", {} left", duration(lag as f64 / rate)));
         }
-    } else {
+    } else if sum.stopped + sum.waiting == 0 {
         text.push_str(", up to date");
         if let Some(seconds) = sum.freshness {
             text.push_str(&format!(", landed after {}", duration(seconds)));
@@ -208,5 +209,8 @@ mod tests {
         }
         let lines = Meter::default().look(&status, Duration::ZERO);
         assert_eq!(lines[0].text, "0 rows, 0/s, 9 behind, 1 partition stopped, 1 partition waiting");
+        // What stands still from the start knows no end that it could have reached.
+        let sum = Sum { stopped: 4, ..Sum::default() };
+        assert_eq!(text(&sum, 0.0), "0 rows, 4 partitions stopped");
     }
 }
