@@ -123,7 +123,7 @@ fn not_debezium() {
         (b"42", "envelope.invalid"),
         (b"{\"payload\":{\"op\":\"c\"", "json.invalid"),
         (b"\xFF\xFE\x00", "json.invalid"),
-        (br#"{"payload":{"op":"x","after":{"id":1},"source":{"connector":"postgresql","lsn":1}}}"#, "envelope.unknown_op"),
+        (br#"{"op":"x","after":{"id":1},"source":{"connector":"postgresql","lsn":1}}"#, "envelope.unknown_op"),
     ] {
         let offset = place_of_next(&scene.kafka, &topic, 0);
         let record = Record { topic: topic.clone(), partition: Some(0), key: key.clone(), value: Some(value.to_vec()), ..Record::default() };

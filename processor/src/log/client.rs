@@ -111,6 +111,7 @@ pub fn producer(kafka: &KafkaPlan) -> ClientConfig {
     let _ = config.set("compression.type", "lz4");
     let _ = config.set("queue.buffering.max.messages", "200000");
     let _ = config.set("queue.buffering.max.kbytes", "65536");
-    let _ = config.set("message.max.bytes", "104857600");
+    // Below what the log topics take (topics.rs), so that a record is refused here by name and never there, where it would end the producer.
+    let _ = config.set("message.max.bytes", "100000000");
     config
 }

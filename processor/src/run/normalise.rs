@@ -440,8 +440,11 @@ impl Session<'_> {
                 if let Some((fingerprint, schema)) = fresh {
                     self.publish(fingerprint, schema)?;
                 }
-                self.produce(slot)?;
-                self.acknowledge(slot, token);
+                if self.produce(slot)? {
+                    self.acknowledge(slot, token);
+                } else {
+                    self.bury(slot, token, message, "record.too_large", "the change is larger than a record of the log may be".to_owned())?;
+                }
             }
             Ok(Outcome::Ignored) => self.acknowledge(slot, token),
             Ok(Outcome::Withheld) => {}
@@ -478,22 +481,31 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Hands the outbox to the producer, in order.
-    fn produce(&mut self, slot: usize) -> Result<(), SessionError> {
-        let Some(owned) = self.owned.get(&slot) else { return Ok(()) };
+    /// Hands the outbox to the producer, in order; false where a record is too large for the log.
+    fn produce(&mut self, slot: usize) -> Result<bool, SessionError> {
+        let Some(owned) = self.owned.get(&slot) else { return Ok(true) };
+        let mut fits = true;
         let topic = self.tables[owned.table].log.topic.clone();
         let outbox = std::mem::take(&mut self.outbox);
         for out in outbox.records() {
             let Destination::Log(partition) = out.to;
             let record = Outgoing { topic: &topic, partition, key: out.key, value: out.value, header: Some((provenance::HEADER, out.provenance)) };
             let number = slot << TOKEN_BITS | out.token as usize;
-            while self.producer.send(record, number)? != Sent::Queued {
-                // The queue is full: back-pressure. What comes back makes room.
-                self.take_acks(Duration::from_millis(100))?;
+            loop {
+                match self.producer.send(record, number)? {
+                    Sent::Queued => break,
+                    // The queue is full: back-pressure. What comes back makes room.
+                    Sent::Full => self.take_acks(Duration::from_millis(100))?,
+                    Sent::TooLarge => {
+                        fits = false;
+                        self.acknowledge(slot, out.token);
+                        break;
+                    }
+                }
             }
         }
         self.outbox = outbox;
-        Ok(())
+        Ok(fits)
     }
 
     fn take_acks(&mut self, timeout: Duration) -> Result<(), SessionError> {
@@ -545,12 +557,17 @@ impl Session<'_> {
         }
     }
 
-    /// A record that nobody can read: a dead letter stands before the watermark passes it (law 11).
+    /// A record that nobody can read.
     fn poison(&mut self, slot: usize, token: u64, message: &BorrowedMessage<'_>, reject: &Reject) -> Result<(), SessionError> {
+        self.bury(slot, token, message, reject.code.as_str(), reject.reason.clone())
+    }
+
+    /// A dead letter stands before the watermark passes its record (law 11).
+    fn bury(&mut self, slot: usize, token: u64, message: &BorrowedMessage<'_>, code: &str, reason: String) -> Result<(), SessionError> {
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
         let letter = Letter {
-            code: reject.code.as_str().to_owned(),
-            reason: reject.reason.clone(),
+            code: code.to_owned(),
+            reason,
             table: self.tables[owned.table].id.clone(),
             replica: None,
             topic: message.topic().to_owned(),
@@ -565,6 +582,7 @@ impl Session<'_> {
             let value = serde_json::to_vec(&letter).unwrap_or_default();
             let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
             let number = slot << TOKEN_BITS | token as usize;
+            // A letter is bounded, so it always fits: only a full queue makes it wait.
             while self.producer.send(record, number)? != Sent::Queued {
                 self.take_acks(Duration::from_millis(100))?;
             }
