@@ -132,6 +132,11 @@ impl Partition {
         self.track.commit().map(|offset| (offset, self.position.metadata()))
     }
 
+    /// The last commit did not reach the group: a rebalance may have come between.
+    pub const fn commit_again(&mut self) {
+        self.track.commit_again();
+    }
+
     /// Records fetched and not done.
     pub fn outstanding(&self) -> usize {
         self.track.outstanding()

@@ -68,6 +68,11 @@ impl Track {
         position
     }
 
+    /// The last commit did not reach the group: the position is handed out again, though it did not move.
+    pub const fn commit_again(&mut self) {
+        self.committed = None;
+    }
+
     /// Records fetched and not done.
     pub fn outstanding(&self) -> usize {
         self.fetched.len()

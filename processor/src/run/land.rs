@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub enum SessionError {
 struct Group {
     /// Rebalances that were answered: whether partitions came or went, and which.
     events: Mutex<Vec<(bool, Names)>>,
+    /// A commit was refused, as happens during a rebalance.
+    refused: AtomicBool,
 }
 
 /// Topics and partitions.
@@ -65,6 +68,12 @@ struct Context(Arc<Group>);
 impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
+    fn commit_callback(&self, result: Result<(), KafkaError>, _offsets: &TopicPartitionList) {
+        if result.is_err() {
+            self.0.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
@@ -776,6 +785,13 @@ impl Session<'_> {
     }
 
     fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
+        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+            for owned in self.owned.iter().flatten() {
+                if let Some(next) = owned.core.landed_next() {
+                    let _ = self.commits.insert(owned.name.clone(), next);
+                }
+            }
+        }
         let mut list = TopicPartitionList::new();
         for ((topic, partition), offset) in &self.commits {
             drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));

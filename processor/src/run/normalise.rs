@@ -4,6 +4,7 @@
 //! doubt ends the session; the next one begins from what was committed, and repeats are recognised downstream by provenance.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,8 @@ enum Event {
 struct Group {
     events: Mutex<Vec<Event>>,
     commits: Mutex<HashMap<(String, i32), (i64, String)>>,
+    /// A commit was refused, as happens during a rebalance.
+    refused: AtomicBool,
 }
 
 impl ClientContext for Group {}
@@ -80,6 +83,12 @@ struct Context(Arc<Group>);
 impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
+    fn commit_callback(&self, result: Result<(), KafkaError>, _offsets: &TopicPartitionList) {
+        if result.is_err() {
+            self.0.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names: Vec<(String, i32)> = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let event = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
@@ -528,6 +537,9 @@ impl Session<'_> {
     }
 
     fn commit(&mut self, consumer: &BaseConsumer<Context>, mode: CommitMode) -> Result<(), SessionError> {
+        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+            self.owned.values_mut().for_each(|o| o.core.commit_again());
+        }
         let mut list = TopicPartitionList::new();
         let mut commits = self.context.0.commits.lock().unwrap_or_else(PoisonError::into_inner);
         for owned in self.owned.values_mut() {
