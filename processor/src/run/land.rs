@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use landfall_schemas::provenance::HEADER;
 use landfall_schemas::{Provenance, TableSchema};
 use landfall_topology::plan::{ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
@@ -54,6 +55,8 @@ pub enum SessionError {
 struct Group {
     /// Rebalances that were answered: whether partitions came or went, and which.
     events: Mutex<Vec<(bool, Names)>>,
+    /// Whether the broker refused a commit since the last one.
+    refused: AtomicBool,
 }
 
 /// Topics and partitions.
@@ -65,6 +68,12 @@ struct Context(Arc<Group>);
 impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
+    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        if result.is_err() {
+            self.0.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
@@ -330,7 +339,8 @@ impl Session<'_> {
         };
         self.shared.observer.log_assigned(&r.plan.id, name.1, true);
         let seed = self.claims;
-        let core = Partition::new(slot, settings, 0, None, seed);
+        // Where the replica is open already, what is known of it: state of another schema would be folded again from the first record.
+        let core = Partition::new(slot, settings, r.build.unwrap_or(0), r.schema.clone(), seed);
         let at = self.owned.len();
         let _ = self.by_name.insert(name.clone(), at);
         self.owned.push(Some(Owned {
@@ -777,6 +787,14 @@ impl Session<'_> {
 
     fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
         let mut list = TopicPartitionList::new();
+        // A commit that the broker refused, during a rebalance or a restart, is not repeated by the client.
+        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+            for owned in self.owned.iter().flatten() {
+                if let Some(next) = owned.core.landed_next() {
+                    let _ = self.commits.entry(owned.name.clone()).or_insert(next);
+                }
+            }
+        }
         for ((topic, partition), offset) in &self.commits {
             drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));
         }

@@ -4,6 +4,7 @@
 //! doubt ends the session; the next one begins from what was committed, and repeats are recognised downstream by provenance.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
 use landfall_topology::plan::TablePlan;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
@@ -70,6 +71,8 @@ enum Event {
 struct Group {
     events: Mutex<Vec<Event>>,
     commits: Mutex<HashMap<(String, i32), (i64, String)>>,
+    /// Whether the broker refused a commit since the last one.
+    refused: AtomicBool,
 }
 
 impl ClientContext for Group {}
@@ -80,6 +83,12 @@ struct Context(Arc<Group>);
 impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
+    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        if result.is_err() {
+            self.0.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names: Vec<(String, i32)> = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let event = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
@@ -524,6 +533,11 @@ impl Session<'_> {
                 self.shared.observer.committed(&owned.name.0, owned.name.1, offset);
                 let _ = commits.insert(owned.name.clone(), (offset, metadata));
             }
+        }
+        // A commit that the broker refused, during a rebalance or a restart, is not repeated by the client.
+        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+            list = TopicPartitionList::new();
+            commits.iter().for_each(|(name, (offset, metadata))| add(&mut list, name, *offset, metadata));
         }
         drop(commits);
         if list.count() > 0 {
