@@ -339,7 +339,8 @@ impl Session<'_> {
         };
         self.shared.observer.log_assigned(&r.plan.id, name.1, true);
         let seed = self.claims;
-        let core = Partition::new(slot, settings, 0, None, seed);
+        // Where the replica is open already, what is known of it: state of another schema would be folded again from the first record.
+        let core = Partition::new(slot, settings, r.build.unwrap_or(0), r.schema.clone(), seed);
         let at = self.owned.len();
         let _ = self.by_name.insert(name.clone(), at);
         self.owned.push(Some(Owned {
