@@ -230,7 +230,8 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 id,
                 connect: Box::new(move || Box::new(ClickHouseSink::new(options.clone()))),
                 refuse: Some(|ty, value| landfall_schemas::store::clickhouse::refuse(ty, value).map(|r| r.code())),
-                workers: 2,
+                // A landing there is mostly waiting for syncs, which overlap.
+                workers: 4,
                 lock: None,
             }
         }
