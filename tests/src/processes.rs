@@ -100,7 +100,12 @@ fn zombies() {
         zombie.assert_running();
         heir.assert_running();
     }
-    scene.expect_caught_up(&mut first);
+    if let Err(why) = scene.caught_up(HEAL) {
+        for process in [&mut first, &mut second] {
+            println!("process {}: {:#}\n{}", process.id(), status(process)["sources"], process.tail());
+        }
+        panic!("two processes that were frozen in turn do not catch up: {why}");
+    }
     second.drain_and_exit(DRAIN);
     let _ = scene.finish("ten zombies", &mut first, sampler);
 }

@@ -34,6 +34,8 @@ use crate::state::{SlotName, State};
 
 /// How often `G` is committed.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
+/// How often it is committed again although it stands still: a refused commit may go unheard, and a broker forgets offsets of idle groups.
+const COMMIT_AGAIN_EVERY: Duration = Duration::from_secs(20);
 /// After so long without landing, the cursor is read again, to notice a store that was put back.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// How often lag is looked at.
@@ -210,7 +212,7 @@ fn session<S: State>(
         catalog: 0,
         commits: BTreeMap::new(),
     };
-    let (mut committed, mut looked) = (Instant::now(), Instant::now());
+    let (mut committed, mut again, mut looked) = (Instant::now(), Instant::now(), Instant::now());
     tracing::info!(store = store.id, "landing");
     pause.reset();
     while !stopping.is_set() {
@@ -234,6 +236,10 @@ fn session<S: State>(
         session.steps(&consumer, state)?;
         if committed.elapsed() >= COMMIT_EVERY {
             committed = Instant::now();
+            if again.elapsed() >= COMMIT_AGAIN_EVERY {
+                again = Instant::now();
+                session.context.0.refused.store(true, Ordering::Relaxed);
+            }
             session.commit(&consumer)?;
         }
         if looked.elapsed() >= LAG_EVERY {

@@ -35,6 +35,8 @@ use crate::observe::Reason;
 
 /// How often offsets are committed: a crash repeats at most so much, and repeats are recognised.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
+/// How often they are committed again although they stand still: a refused commit may go unheard, and a broker forgets offsets of idle groups.
+const COMMIT_AGAIN_EVERY: Duration = Duration::from_secs(20);
 /// How often the source topics are looked at for being recreated.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Records taken in one go before acknowledgements are looked at.
@@ -247,7 +249,7 @@ impl Session<'_> {
     }
 
     fn pump(&mut self, consumer: &BaseConsumer<Context>, stopping: &Stopping) -> Result<(), SessionError> {
-        let (mut committed, mut looked) = (Instant::now(), Instant::now());
+        let (mut committed, mut again, mut looked) = (Instant::now(), Instant::now(), Instant::now());
         while !stopping.is_set() {
             self.subscribe(consumer)?;
             let mut timeout = Duration::from_millis(if self.is_waiting() { 2 } else { 50 });
@@ -270,6 +272,10 @@ impl Session<'_> {
             self.flush_counts();
             if committed.elapsed() >= COMMIT_EVERY {
                 committed = Instant::now();
+                if again.elapsed() >= COMMIT_AGAIN_EVERY {
+                    again = Instant::now();
+                    self.context.0.refused.store(true, Ordering::Relaxed);
+                }
                 self.commit(consumer, CommitMode::Async)?;
             }
             if looked.elapsed() >= LOOK_EVERY {
