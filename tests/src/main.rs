@@ -23,6 +23,7 @@ mod sink_clickhouse;
 mod sink_duckdb;
 mod sink_postgres;
 mod small;
+mod tidy;
 mod torture;
 mod vectors;
 mod workload;
