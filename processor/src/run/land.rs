@@ -39,7 +39,7 @@ const COMMIT_AGAIN_EVERY: Duration = Duration::from_secs(20);
 /// After so long without landing, the cursor is read again, to notice a store that was put back.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// How often lag is looked at.
-const LAG_EVERY: Duration = Duration::from_secs(1);
+const LAG_EVERY: Duration = Duration::from_millis(500);
 /// Messages taken in one go.
 const BURST: usize = 5000;
 /// How long a question to Kafka may take.
@@ -210,6 +210,7 @@ fn session<S: State>(
         by_name: HashMap::new(),
         claims: 0,
         catalog: 0,
+        looked: 0,
         commits: BTreeMap::new(),
     };
     let (mut committed, mut again, mut looked) = (Instant::now(), Instant::now(), Instant::now());
@@ -262,6 +263,7 @@ struct Session<'a> {
     by_name: HashMap<(String, i32), usize>,
     claims: u64,
     catalog: usize,
+    looked: usize,
     commits: BTreeMap<(String, i32), i64>,
 }
 
@@ -813,12 +815,18 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// How much waits, for those who watch.
+    /// How much waits, for those who watch. The broker is asked about one partition at a time: an answer may stand behind a fetch that waits
+    /// for records, and this thread has better to do. Records that arrive tell the end of their partition by themselves.
     fn look(&mut self, consumer: &BaseConsumer<Context>) {
+        self.looked += 1;
+        let asked = self.looked % self.owned.len().max(1);
         let mut bytes = 0;
-        for owned in self.owned.iter_mut().flatten() {
+        for (at, owned) in self.owned.iter_mut().enumerate() {
+            let Some(owned) = owned else { continue };
             bytes += owned.core.waiting().1;
-            if let Ok((_, end)) = consumer.fetch_watermarks(&owned.name.0, owned.name.1, Duration::from_millis(200)) {
+            if at == asked
+                && let Ok((_, end)) = consumer.fetch_watermarks(&owned.name.0, owned.name.1, Duration::from_millis(200))
+            {
                 owned.end = end;
             }
             let r = &self.replicas[owned.replica];
