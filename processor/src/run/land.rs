@@ -248,7 +248,9 @@ fn session<S: State>(
             session.look(&consumer);
         }
     }
-    session.drain(&consumer, state)
+    let commits = session.drain(&consumer, state)?;
+    super::close(consumer, commits);
+    Ok(())
 }
 
 struct Session<'a> {
@@ -836,7 +838,7 @@ impl Session<'_> {
     }
 
     /// Told to stop: lands nothing new, waits for what is with the store, and commits.
-    fn drain<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S) -> Result<(), SessionError> {
+    fn drain<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S) -> Result<TopicPartitionList, SessionError> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.desk.is_busy() && Instant::now() < deadline {
             let _ = consumer.poll(Duration::from_millis(5));
@@ -854,10 +856,7 @@ impl Session<'_> {
         for ((topic, partition), offset) in &self.commits {
             drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));
         }
-        if list.count() > 0 {
-            drop(consumer.commit(&list, CommitMode::Sync));
-        }
-        Ok(())
+        Ok(list)
     }
 }
 

@@ -19,6 +19,8 @@ use landfall_schemas::contract::Fingerprint;
 use landfall_schemas::{Column, LogicalType, TableSchema};
 use landfall_topology::plan::{StoreKind, TablePlan};
 use landfall_topology::{Plan, Secret};
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaError;
 
 use crate::log::contracts::Contracts;
@@ -32,6 +34,9 @@ use land::StoreRuntime;
 
 /// How often topics are looked at for tables that match a pattern.
 const DISCOVER_EVERY: Duration = Duration::from_secs(5);
+
+/// How long leaving a group may take.
+const CLOSE: Duration = Duration::from_secs(5);
 
 /// Tells everybody to stop.
 #[derive(Clone, Debug, Default)]
@@ -307,4 +312,22 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
         shared.observer.ready(false);
     });
     Ok(())
+}
+
+/// Commits what a drained consumer leaves behind and leaves its group, for a bounded time: a coordinator that does not answer must not keep
+/// a process alive that has nothing left to do. What is not committed is read again and recognised.
+fn close<C: ConsumerContext + 'static>(consumer: BaseConsumer<C>, commits: TopicPartitionList) {
+    let (closed, wait) = std::sync::mpsc::channel();
+    drop(std::thread::spawn(move || {
+        if commits.count() > 0
+            && let Err(error) = consumer.commit(&commits, CommitMode::Sync)
+        {
+            tracing::debug!(%error, "the last commit");
+        }
+        drop(consumer);
+        closed.send(()).ok();
+    }));
+    if wait.recv_timeout(CLOSE).is_err() {
+        tracing::warn!("the group's coordinator does not answer; leaving without a word");
+    }
 }

@@ -238,7 +238,8 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     pause.reset();
     let outcome = session.pump(&consumer, stopping);
     if outcome.is_ok() {
-        session.drain(&consumer);
+        let commits = session.drain();
+        super::close(consumer, commits);
     }
     outcome
 }
@@ -684,16 +685,22 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Told to stop: waits for what is on its way, then commits it.
-    fn drain(&mut self, consumer: &BaseConsumer<Context>) {
+    /// Told to stop: waits for what is on its way, and gives what is then to be committed.
+    fn drain(&mut self) -> TopicPartitionList {
         let deadline = Instant::now() + Duration::from_secs(5);
         while self.is_waiting() && Instant::now() < deadline {
             if self.take_acks(Duration::from_millis(50)).is_err() {
-                return;
+                return TopicPartitionList::new();
             }
         }
         self.flush_counts();
-        drop(self.commit(consumer, CommitMode::Sync));
+        let mut list = TopicPartitionList::new();
+        for owned in self.owned.values_mut() {
+            if let Some((offset, metadata)) = owned.core.commit() {
+                add(&mut list, &owned.name, offset, &metadata);
+            }
+        }
+        list
     }
 }
 
