@@ -8,6 +8,7 @@ mod cli;
 mod conformance;
 mod crash;
 mod dice;
+mod golden;
 mod harness;
 mod lander;
 mod landing;
