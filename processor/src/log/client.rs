@@ -4,8 +4,9 @@
 //! comes last, so nothing overrides it.
 
 use landfall_topology::plan::{KafkaPlan, Mechanism, Protocol};
-use rdkafka::ClientConfig;
+use rdkafka::client::DefaultClientContext;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::{ClientConfig, ClientContext};
 
 /// Bytes that one consumer may hold fetched and not yet taken.
 const QUEUED_KBYTES: &str = "32768";
@@ -77,6 +78,21 @@ pub fn member(kafka: &KafkaPlan, group: &str) -> ClientConfig {
         }
     }
     config
+}
+
+/// Passes a line of the client on to our own log. True where it says that the group's coordinator refused a commit, in whole or in part.
+///
+/// This line is the only word on that: the binding never calls `ConsumerContext::commit_callback` for a commit that somebody asked for and
+/// nobody waits for (rust-rdkafka 856), and the client then reports to its log. A refusal is no event of its own: it belongs to every
+/// rebalance, and the offset is committed again.
+pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) -> bool {
+    let refused = facility == "COMMITFAIL";
+    if refused {
+        tracing::debug!(line, "offsets were not committed, they will be again");
+    } else {
+        DefaultClientContext.log(level, facility, line);
+    }
+    refused
 }
 
 /// A consumer that is given its partitions by hand.

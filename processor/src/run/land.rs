@@ -13,7 +13,8 @@ use hashbrown::HashMap;
 use landfall_schemas::provenance::HEADER;
 use landfall_schemas::{Provenance, TableSchema};
 use landfall_topology::plan::{ReplicaPlan, TablePlan};
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::types::RDKafkaRespErr;
@@ -22,7 +23,6 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use super::workers::{Answer, Desk, Job};
 use super::{Shared, Stopping};
 use crate::dead_letter::Letter;
-use crate::fault;
 use crate::land::debounce::Debounce;
 use crate::land::fold::Config;
 use crate::land::partition::{LogBounds, Partition, Record, Refuse, Settings, Step, Stop, Verdict};
@@ -34,8 +34,6 @@ use crate::state::{SlotName, State};
 
 /// How often `G` is committed.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
-/// How often it is committed again although it stands still: a refused commit may go unheard, and a broker forgets offsets of idle groups.
-const COMMIT_AGAIN_EVERY: Duration = Duration::from_secs(20);
 /// After so long without landing, the cursor is read again, to notice a store that was put back.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// How often lag is looked at.
@@ -67,15 +65,15 @@ type Names = Vec<(String, i32)>;
 #[derive(Clone, Default)]
 struct Context(Arc<Group>);
 
-impl ClientContext for Context {}
-
-impl ConsumerContext for Context {
-    fn commit_callback(&self, result: Result<(), KafkaError>, _offsets: &TopicPartitionList) {
-        if result.is_err() {
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        if client::log_line(level, facility, line) {
             self.0.refused.store(true, Ordering::Relaxed);
         }
     }
+}
 
+impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
@@ -213,7 +211,7 @@ fn session<S: State>(
         looked: 0,
         commits: BTreeMap::new(),
     };
-    let (mut committed, mut again, mut looked) = (Instant::now(), Instant::now(), Instant::now());
+    let (mut committed, mut looked) = (Instant::now(), Instant::now());
     tracing::info!(store = store.id, "landing");
     pause.reset();
     while !stopping.is_set() {
@@ -237,10 +235,6 @@ fn session<S: State>(
         session.steps(&consumer, state)?;
         if committed.elapsed() >= COMMIT_EVERY {
             committed = Instant::now();
-            if again.elapsed() >= COMMIT_AGAIN_EVERY {
-                again = Instant::now();
-                session.context.0.refused.store(true, Ordering::Relaxed);
-            }
             session.commit(&consumer)?;
         }
         if looked.elapsed() >= LAG_EVERY {
@@ -809,8 +803,9 @@ impl Session<'_> {
         }
         self.commits.clear();
         if list.count() > 0 {
-            match consumer.commit(&list, CommitMode::Async) {
-                Ok(()) | Err(KafkaError::ConsumerCommit(_)) => fault::point("post_commit"),
+            match super::commit(consumer, &list) {
+                Ok(()) => {}
+                Err(KafkaError::ConsumerCommit(_)) => self.context.0.refused.store(true, Ordering::Relaxed),
                 Err(error) => return Err(error.into()),
             }
         }

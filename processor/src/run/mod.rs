@@ -23,6 +23,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaError;
 
+use crate::fault;
 use crate::log::contracts::Contracts;
 use crate::log::topics::{Identity, Purpose, TopicError, Topics};
 use crate::observe::Observer;
@@ -311,6 +312,15 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
         }
         shared.observer.ready(false);
     });
+    Ok(())
+}
+
+/// Commits, without waiting for the answer: a refusal is heard through the client's log (`log::client::log_line`).
+fn commit<C: ConsumerContext>(consumer: &BaseConsumer<C>, list: &TopicPartitionList) -> Result<(), KafkaError> {
+    // Who is to die behind a commit waits for it: the point means that the group has the offsets.
+    let mode = if fault::armed("post_commit") { CommitMode::Sync } else { CommitMode::Async };
+    consumer.commit(list, mode)?;
+    fault::point("post_commit");
     Ok(())
 }
 

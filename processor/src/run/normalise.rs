@@ -15,6 +15,7 @@ use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
 use landfall_topology::plan::TablePlan;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
@@ -35,8 +36,6 @@ use crate::observe::Reason;
 
 /// How often offsets are committed: a crash repeats at most so much, and repeats are recognised.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
-/// How often they are committed again although they stand still: a refused commit may go unheard, and a broker forgets offsets of idle groups.
-const COMMIT_AGAIN_EVERY: Duration = Duration::from_secs(20);
 /// How often the source topics are looked at for being recreated.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Records taken in one go before acknowledgements are looked at.
@@ -77,20 +76,18 @@ struct Group {
     refused: AtomicBool,
 }
 
-impl ClientContext for Group {}
-
 #[derive(Clone, Default)]
 struct Context(Arc<Group>);
 
-impl ClientContext for Context {}
-
-impl ConsumerContext for Context {
-    fn commit_callback(&self, result: Result<(), KafkaError>, _offsets: &TopicPartitionList) {
-        if result.is_err() {
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        if client::log_line(level, facility, line) {
             self.0.refused.store(true, Ordering::Relaxed);
         }
     }
+}
 
+impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let names: Vec<(String, i32)> = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
         let event = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
@@ -250,7 +247,7 @@ impl Session<'_> {
     }
 
     fn pump(&mut self, consumer: &BaseConsumer<Context>, stopping: &Stopping) -> Result<(), SessionError> {
-        let (mut committed, mut again, mut looked) = (Instant::now(), Instant::now(), Instant::now());
+        let (mut committed, mut looked) = (Instant::now(), Instant::now());
         while !stopping.is_set() {
             self.subscribe(consumer)?;
             let mut timeout = Duration::from_millis(if self.is_waiting() { 2 } else { 50 });
@@ -273,11 +270,7 @@ impl Session<'_> {
             self.flush_counts();
             if committed.elapsed() >= COMMIT_EVERY {
                 committed = Instant::now();
-                if again.elapsed() >= COMMIT_AGAIN_EVERY {
-                    again = Instant::now();
-                    self.context.0.refused.store(true, Ordering::Relaxed);
-                }
-                self.commit(consumer, CommitMode::Async)?;
+                self.commit(consumer)?;
             }
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
@@ -543,7 +536,7 @@ impl Session<'_> {
         Ok(outcome?)
     }
 
-    fn commit(&mut self, consumer: &BaseConsumer<Context>, mode: CommitMode) -> Result<(), SessionError> {
+    fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
         if self.context.0.refused.swap(false, Ordering::Relaxed) {
             self.owned.values_mut().for_each(|o| o.core.commit_again());
         }
@@ -558,9 +551,10 @@ impl Session<'_> {
         }
         drop(commits);
         if list.count() > 0 {
-            match consumer.commit(&list, mode) {
+            match super::commit(consumer, &list) {
                 // A commit during a rebalance may fail; what is not committed is read again and recognised.
-                Ok(()) | Err(KafkaError::ConsumerCommit(_)) => fault::point("post_commit"),
+                Ok(()) => {}
+                Err(KafkaError::ConsumerCommit(_)) => self.context.0.refused.store(true, Ordering::Relaxed),
                 Err(error) => return Err(error.into()),
             }
         }
