@@ -15,7 +15,7 @@ use crate::scene::listed;
 use crate::workload::Mix;
 
 /// Seeds that are tried until the bug shows itself.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 5;
 
 /// The campaign that exposes a bug.
 fn campaign(bug: Bug, seed: u64) -> Campaign {
@@ -31,10 +31,8 @@ fn campaign(bug: Bug, seed: u64) -> Campaign {
         pause: Duration::from_millis(20),
     };
     match bug {
-        // Committed, but not in the log when the process dies.
-        Bug::CommitBeforeLand => {
-            Campaign { kills: vec![Kill::At("post_commit", 1), Kill::At("pre_ack", 1), Kill::At("post_commit", 2), Kill::At("pre_ack", 7)], ..base }
-        }
+        // Committed, but not in the log when the process dies: what was fetched last waits for the producer to send it.
+        Bug::CommitBeforeLand => Campaign { kills: [1, 2, 1, 2, 3, 1].map(|hit| Kill::At("post_commit", hit)).to_vec(), slice: 200, ..base },
         // Acknowledgements that overtake each other, and a commit between them.
         Bug::WatermarkOffsetPlusOne => Campaign {
             kills: vec![Kill::At("post_commit", 1), Kill::At("post_commit", 2), Kill::At("post_commit", 7), Kill::At("post_ack", 7)],
@@ -43,18 +41,25 @@ fn campaign(bug: Bug, seed: u64) -> Campaign {
         },
         // Poison, and no dead letter for it; no kill is needed.
         Bug::CommitPastRejected => Campaign { mix: Mix { poison: 30, ..Mix::KILL }, ..base },
-        // Landed, state not written, or written and not landed.
+        // Rows in a store without transactions, cursor and state not; the batch that follows is another one, and puts some of them back to what
+        // state shows. Each process lands its eight partitions once, which is sixteen hits, four of them at a time; then it dies with some rows in.
         Bug::DropEqualVersion => Campaign {
-            kills: vec![Kill::At("pre_land", 2), Kill::At("mid_land", 2), Kill::At("post_land", 2), Kill::At("mid_state", 2)],
-            stores: Stores::ALL,
+            kills: [22, 21, 22].map(|hit| Kill::At("mid_land", hit)).to_vec(),
+            slice: 30,
+            mix: Mix { deletes: 4, key_changes: 0, late_reads: 0, reverts: 60, hot: 20, ..Mix::KILL },
+            stores: Stores { clickhouse: true, ..Stores::default() },
+            table_extra: "    push_debounce_quiet: 1\n    push_debounce_max_delay: 2\n",
             ..base
         },
         Bug::StateBeforeLand => Campaign { kills: vec![Kill::At("pre_land", 2), Kill::At("mid_land", 2), Kill::At("pre_land", 7)], ..base },
-        // Rows of a snapshot that arrive behind the delete of their key.
-        Bug::TombstoneExpiredEarly => Campaign { mix: Mix { late_reads: 60, ..Mix::KILL }, ..base },
+        // Rows of a snapshot that arrive right behind the delete of their key, in a batch of their own; no kill is needed.
+        Bug::TombstoneExpiredEarly => {
+            Campaign { slice: 120, mix: Mix { late_reads: 60, ..Mix::KILL }, table_extra: "    batch_rows_max: 1\n", ..base }
+        }
         // Tombstones sent to the log once more behind what followed them, looked at in batches of one record.
         Bug::RepeatsFolded => Campaign {
             kills: vec![Kill::At("pre_ack", 2), Kill::At("post_ack", 2), Kill::At("pre_ack", 7), Kill::At("post_ack", 7)],
+            slice: 20,
             mix: Mix { deletes: 60, tombstone_only: 100, delete_only: 0, reinserts: 60, hot: 95, ..Mix::KILL },
             table_extra: "    batch_rows_max: 1\n",
             pause: Duration::from_millis(1),

@@ -47,6 +47,8 @@ pub struct Mix {
     pub restarts: u64,
     /// Deletes after which a row of an incremental snapshot arrives that was read before them.
     pub late_reads: u64,
+    /// Updates that put a row back to what it was before its last change, as a switch that is turned on and off again does.
+    pub reverts: u64,
     /// Share of changes that go to the hot keys.
     pub hot: u64,
 }
@@ -63,6 +65,7 @@ impl Mix {
         poison: 2,
         restarts: 2,
         late_reads: 8,
+        reverts: 6,
         hot: 50,
     };
     /// Nothing but inserts and updates.
@@ -76,6 +79,7 @@ impl Mix {
         poison: 0,
         restarts: 0,
         late_reads: 0,
+        reverts: 0,
         hot: 50,
     };
 }
@@ -93,6 +97,8 @@ pub struct Tally {
     pub key_changes: u64,
     /// Of them, with the large column unsent.
     pub unauthored: u64,
+    /// Of them, updates that put a row back to what it was before.
+    pub reverts: u64,
     /// Poison records.
     pub poison: u64,
     /// Records sent again.
@@ -115,6 +121,8 @@ pub struct Workload {
     rng: Rng,
     mix: Mix,
     live: BTreeMap<i64, Order>,
+    /// What live rows were before their last update.
+    before: BTreeMap<i64, Order>,
     gone: Vec<i64>,
     customers: i64,
     lsn: u64,
@@ -225,6 +233,7 @@ impl Workload {
             rng: Rng::new(seed),
             mix,
             live: BTreeMap::new(),
+            before: BTreeMap::new(),
             gone: Vec::new(),
             customers: 0,
             lsn: 809_241_576,
@@ -405,7 +414,7 @@ impl Workload {
             return self.insert(id, &spot, out);
         };
         if self.rng.percent(self.mix.deletes) {
-            let _ = self.live.remove(&id);
+            self.remove(id);
             self.gone.push(id);
             self.tally.deletes += 1;
             let style = self.rng.below(100);
@@ -421,7 +430,7 @@ impl Workload {
         } else if self.rng.percent(self.mix.key_changes) {
             let new = (HOT + 1..HOT + 2 * COLD).find(|n| !self.live.contains_key(n)).unwrap_or(10_000);
             self.tally.key_changes += 1;
-            let _ = self.live.remove(&id);
+            self.remove(id);
             self.gone.retain(|gone| *gone != new);
             self.gone.push(id);
             let moved = ("__debezium.newkey".to_owned(), format!("{{\"id\":{new}}}").into_bytes());
@@ -436,16 +445,33 @@ impl Workload {
             create.headers.push(came);
             let _ = self.live.insert(new, old);
             out.extend([delete, tombstone, create]);
+        } else if self.mix.reverts > 0
+            && let Some(order) = self.before.get(&id).cloned()
+            && self.rng.percent(self.mix.reverts)
+        {
+            self.tally.reverts += 1;
+            out.push(self.event(ORDERS, id, "u", Value::Null, Self::row(id, &order, true), &spot));
+            self.update(id, order, old);
         } else {
             let mut order = self.fresh();
             let sent = !self.rng.percent(self.mix.unauthored);
             if !sent {
-                order.body = old.body;
+                order.body.clone_from(&old.body);
                 self.tally.unauthored += 1;
             }
             out.push(self.event(ORDERS, id, "u", Value::Null, Self::row(id, &order, sent), &spot));
-            let _ = self.live.insert(id, order);
+            self.update(id, order, old);
         }
+    }
+
+    fn update(&mut self, id: i64, now: Order, before: Order) {
+        let _ = self.live.insert(id, now);
+        let _ = self.before.insert(id, before);
+    }
+
+    fn remove(&mut self, id: i64) {
+        let _ = self.live.remove(&id);
+        let _ = self.before.remove(&id);
     }
 
     /// A row that an incremental snapshot read before the transaction of now, and that is sent within it: no LSN, no transaction of its own.
@@ -514,6 +540,7 @@ mod tests {
             ("re-inserts", tally.reinserts, 9.0, 40.0),
             ("key changes", tally.key_changes, 2.5, 8.0),
             ("unauthored columns", tally.unauthored, 6.0, 14.0),
+            ("rows put back", tally.reverts, 1.0, 6.0),
         ] {
             assert!((low..high).contains(&percent(count)), "{what}: {:.1} %", percent(count));
         }
