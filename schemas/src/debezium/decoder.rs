@@ -338,7 +338,7 @@ impl Decoder {
                 let plan = match self.plans.find(|(row, key, _)| *row == id && *key == key_id) {
                     Some((_, _, plan)) => plan.clone()?,
                     None => {
-                        let plan = fields.and_then(|fields| self.new_plan(fields.to_vec(), shape));
+                        let plan = fields.and_then(|fields| self.new_plan(fields.to_vec(), shape)).map_err(Reject::of_the_table);
                         self.plans.put((id, key_id, plan)).2.clone()?
                     }
                 };

@@ -49,8 +49,10 @@ pub enum Code {
     ValueInfinite,
     /// NaN in a type that has none.
     ValueNotANumber,
-    /// A key column that the row lacks, or whose value was not sent.
+    /// A key column that one record lacks, or whose value was not sent.
     KeyMissing,
+    /// A key column that the table lacks: no record of it can have a key.
+    KeyColumnMissing,
     /// The key that the record carries is not the row's.
     KeyMismatch,
     /// A NULL in a key column, or no key at all (SEMANTICS.md A.1.1).
@@ -88,7 +90,8 @@ impl Code {
             Self::ValueTooPrecise => "value.too_precise",
             Self::ValueInfinite => "value.infinite",
             Self::ValueNotANumber => "value.not_a_number",
-            Self::KeyMissing => "schema.key_missing",
+            Self::KeyMissing => "key.missing",
+            Self::KeyColumnMissing => "schema.key_missing",
             Self::KeyMismatch => "key.mismatch",
             Self::NullKey => "scd.null_key",
             Self::KeyType => "schema.key_type",
@@ -106,6 +109,7 @@ impl Code {
             Self::TypeUnsupported
             | Self::TypesMissing
             | Self::TypesConflict
+            | Self::KeyColumnMissing
             | Self::KeyType
             | Self::NoColumns
             | Self::DuplicateColumn
@@ -135,6 +139,12 @@ impl Reject {
     /// What becomes of the record.
     pub const fn kind(&self) -> RejectKind {
         self.code.kind()
+    }
+
+    /// The same said of a table's schema rather than of one row: what one record lacks, all of them lack.
+    pub(super) fn of_the_table(self) -> Self {
+        let code = if self.code == Code::KeyMissing { Code::KeyColumnMissing } else { self.code };
+        Self { code, ..self }
     }
 
     pub(super) fn json(part: &str, error: impl std::fmt::Display) -> Self {

@@ -453,7 +453,7 @@ fn members_may_come_once_and_only_if_known() {
 #[test]
 fn schemas_that_make_no_table_stop_it_by_name() {
     let code = |column: &str, key: &str| one(&mut by_offset(), key, &typed_event(column, "null")).map_err(|r| (r.code.as_str(), r.kind())).map(drop);
-    assert_eq!(code(r#""type":"string""#, &KEY.replace("\"id\"", "\"other\"")), Err(("schema.key_missing", RejectKind::Poison)));
+    assert_eq!(code(r#""type":"string""#, &KEY.replace("\"id\"", "\"other\"")), Err(("schema.key_missing", RejectKind::StopTable)));
     assert_eq!(
         code(r#""type":"string","field":"__END_AT""#, KEY),
         Err(("envelope.schema_invalid", RejectKind::Poison)),
