@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::harness::kafka::{Kafka, Record};
 use crate::harness::process::{Options, Process};
-use crate::harness::stores::{Kind, Postgres, Store, columns};
+use crate::harness::stores::{ClickHouse, Kind, Postgres, Store, columns};
 use crate::harness::topology::{Stores, Topology};
 use crate::harness::wait;
 use crate::scene::{self, HEAL, Letter, SOURCE_PARTITIONS, Scene};
@@ -250,6 +250,44 @@ fn foreign_table() {
     let _ = scene.finish("a foreign table for a while", &mut process, sampler);
 }
 
+/// The same in the stores beside Postgres: each names its table, leaves it alone, and lands the table beside it.
+#[test]
+fn foreign_tables_elsewhere() {
+    let stores = Stores { postgres: false, ..Stores::ALL };
+    let mut scene = Scene::new("foreign", 38, Mix::KILL, stores);
+    let Store::ClickHouse { database } = scene.topology.store("warehouse").clone() else { unreachable!("warehouse is ClickHouse") };
+    let clickhouse = ClickHouse::new();
+    clickhouse.run(&format!("CREATE TABLE {database}.{ORDERS} (id Int32, mine String) ENGINE = MergeTree ORDER BY id"));
+    clickhouse.run(&format!("INSERT INTO {database}.{ORDERS} VALUES (1, 'mine')"));
+    let Store::DuckDb { path, .. } = scene.topology.store("local").clone() else { unreachable!("local is DuckDB") };
+    let file = || duckdb::Connection::open(&path).expect("the file can be opened");
+    file().execute_batch(&format!("CREATE TABLE {ORDERS} (id INTEGER, mine VARCHAR); INSERT INTO {ORDERS} VALUES (1, 'mine')")).expect("our own");
+    let mut process = scene.topology.run().start();
+    for replica in ["warehouse.orders", "local.orders"] {
+        let found = wait::until(HEAL, || {
+            let log = process.log();
+            log.lines().find(|l| l.contains("binding.table_exists") && l.contains(replica)).map(str::to_owned).ok_or("it is not said")
+        });
+        assert!(found.is_ok(), "{replica} is not stopped by name; the last lines:\n{}", process.tail());
+    }
+    neighbours_go_on(&mut scene, &mut process, &["warehouse"]);
+    if let Err(why) = scene.landed(scene.topology.store("local"), CUSTOMERS, HEAL) {
+        panic!("{CUSTOMERS} in local does not go on: {why}; the last lines:\n{}", process.tail());
+    }
+    process.drain_and_exit(scene::DRAIN);
+    // Still theirs; out of the way, it is made up for.
+    assert_eq!(clickhouse.query(&format!("SELECT mine FROM {database}.{ORDERS}")), Ok(vec![vec![Some("mine".to_owned())]]));
+    clickhouse.run(&format!("RENAME TABLE {database}.{ORDERS} TO {database}.theirs"));
+    {
+        let mine: String = file().query_row(&format!("SELECT mine FROM {ORDERS}"), [], |row| row.get(0)).expect("it is there");
+        assert_eq!(mine, "mine");
+        file().execute_batch(&format!("ALTER TABLE {ORDERS} RENAME TO theirs")).expect("our own");
+    }
+    let mut process = scene.topology.run().start();
+    let sampler = scene.sampler(Duration::from_millis(500));
+    let _ = scene.finish("foreign tables for a while", &mut process, sampler);
+}
+
 #[test]
 fn key_column_missing() {
     let mut scene = Scene::new("nokey", 37, Mix::CALM, Stores::POSTGRES);
@@ -260,4 +298,9 @@ fn key_column_missing() {
     assert!(line.contains("order_number"), "which column: {line}");
     neighbours_go_on(&mut scene, &mut process, &["serving"]);
     process.drain_and_exit(scene::DRAIN);
+    // With the key that the records have, the table begins at its first record.
+    scene.topology.write();
+    let mut process = scene.topology.run().start();
+    let sampler = scene.sampler(Duration::from_millis(500));
+    let _ = scene.finish("a key column that was missing", &mut process, sampler);
 }
