@@ -17,6 +17,9 @@ use crate::workload::Mix;
 /// Seeds that are tried until the bug shows itself.
 const SEEDS: u64 = 5;
 
+/// Batches of many records: what comes in is gathered for two seconds.
+const SLOW: &str = "    push_debounce_quiet: 1\n    push_debounce_max_delay: 2\n";
+
 /// The campaign that exposes a bug.
 fn campaign(bug: Bug, seed: u64) -> Campaign {
     let base = Campaign {
@@ -48,7 +51,7 @@ fn campaign(bug: Bug, seed: u64) -> Campaign {
             slice: 30,
             mix: Mix { deletes: 4, key_changes: 0, late_reads: 0, reverts: 60, hot: 20, ..Mix::KILL },
             stores: Stores { clickhouse: true, ..Stores::default() },
-            table_extra: "    push_debounce_quiet: 1\n    push_debounce_max_delay: 2\n",
+            table_extra: SLOW,
             ..base
         },
         Bug::StateBeforeLand => Campaign { kills: vec![Kill::At("pre_land", 2), Kill::At("mid_land", 2), Kill::At("pre_land", 7)], ..base },
@@ -65,18 +68,13 @@ fn campaign(bug: Bug, seed: u64) -> Campaign {
             pause: Duration::from_millis(1),
             ..base
         },
-        // Rows in a store without transactions, the cursor not: what comes next deletes them within the same batch.
+        // The same moment; what comes next deletes, within the batch, rows that state never showed.
         Bug::OrphanLeftBehind => Campaign {
-            kills: vec![
-                Kill::At("mid_land", 1),
-                Kill::At("mid_land", 2),
-                Kill::At("mid_land", 3),
-                Kill::At("mid_land", 7),
-                Kill::At("mid_land", 2),
-                Kill::At("mid_land", 3),
-            ],
-            mix: Mix { deletes: 50, key_changes: 0, hot: 10, ..Mix::KILL },
+            kills: [22, 21, 22].map(|hit| Kill::At("mid_land", hit)).to_vec(),
+            slice: 30,
+            mix: Mix { deletes: 50, key_changes: 0, reinserts: 30, hot: 10, ..Mix::KILL },
             stores: Stores { clickhouse: true, ..Stores::default() },
+            table_extra: SLOW,
             ..base
         },
     }
