@@ -48,6 +48,7 @@ pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("rebuild_counts_nothing_of_before", rebuild_counts_nothing_of_before),
     ("partitions_have_their_own_cursors", partitions_have_their_own_cursors),
     ("replicas_have_nothing_in_common", replicas_have_nothing_in_common),
+    ("two_topologies_never_share_a_table", two_topologies_never_share_a_table),
     ("idle_gives_back_and_goes_on", idle_gives_back_and_goes_on),
     ("every_type_arrives_exactly", every_type_arrives_exactly),
     ("every_type_that_can_be_a_key_is_one", every_type_that_can_be_a_key_is_one),
@@ -152,8 +153,13 @@ fn plain() -> Arc<TableSchema> {
 impl World {
     /// Opens and prepares a replica named after the scenario.
     fn new(store: &mut Store<'_>, name: &str, schema: Arc<TableSchema>) -> Self {
+        Self::named(store, &format!("store.{name}"), &format!("t_{name}"), schema)
+    }
+
+    /// Opens and prepares a replica.
+    fn named(store: &mut Store<'_>, replica: &str, table: &str, schema: Arc<TableSchema>) -> Self {
         let mut sink = (store.make)();
-        let (replica, table) = (format!("store.{name}"), format!("t_{name}"));
+        let (replica, table) = (replica.to_owned(), table.to_owned());
         let opened = sink.open(&replica, &table, None).expect("opens");
         let target = Target { replica, table, generation: 1, build: opened.build, schema };
         sink.prepare(&target).expect("prepares");
@@ -568,6 +574,58 @@ fn replicas_have_nothing_in_common(store: &mut Store<'_>, name: &str) {
     one.sink.land(&two.target, &batch).expect("lands the other");
     two.model.extend(changes.into_iter().map(|(k, r)| (k, r.expect("a row"))));
     two.check(store);
+}
+
+/// Two topologies with the same ids in one store: cursors have nothing in common, and a table has one owner, who is named to the other.
+fn two_topologies_never_share_a_table(store: &mut Store<'_>, name: &str) {
+    let mut ours = World::named(store, &format!("shop.store.{name}"), &format!("t_{name}"), plain());
+    let mut claim = ours.claim(0);
+    ours.land(0, &mut claim, 5, &[(1, Some("ours"))]);
+
+    let mut theirs = (store.make)();
+    let replica = format!("bank.store.{name}");
+    let opened = theirs.open(&replica, &ours.target.table, None).expect("opens");
+    assert_eq!(opened, Opened { build: 0, schema: None }, "nothing of another topology is known");
+    let target = Target { replica: replica.clone(), build: opened.build, ..ours.target.clone() };
+    let refused = theirs.prepare(&target).expect_err("the table has an owner");
+    assert_eq!((refused.kind, refused.kind.code()), (Kind::TableExists, "binding.table_exists"));
+    assert!(refused.to_string().contains(&ours.target.replica), "the owner is named: {refused}");
+
+    // Nothing that the other topology does touches ours: no claim, no landing, no new build.
+    let other = theirs.claim(&target, 0).expect("claims a cursor of its own");
+    assert_eq!(other.next, None);
+    let rows = ours.plain(&[(1, None), (2, Some("theirs"))]);
+    let mut batch = Batch::default();
+    batch.reset(0, other.fence, None, 9);
+    for (key, row) in &rows {
+        batch.push(Delta { key, row: row.as_deref(), version: version(target.build, 8) });
+    }
+    let _ = theirs.land(&target, &batch).expect_err("no table to land into");
+    let _ = theirs.rebuild(&replica, &target.table).expect("its own build");
+    ours.check(store);
+    assert_eq!(ours.cursor(0).map(|c| (c.fence, c.next)), Some((claim.fence, Some(5))));
+    ours.land(0, &mut claim, 6, &[(3, Some("still ours"))]);
+    ours.check(store);
+
+    // Both opened before either had a table: the first to prepare has it.
+    let (mut first, mut second) = ((store.make)(), (store.make)());
+    let target = |topology: &str| Target { replica: format!("{topology}.store.{name}.2"), table: format!("t_{name}_2"), ..ours.target.clone() };
+    let (one, two) = (target("shop"), target("bank"));
+    for (sink, target) in [(&mut first, &one), (&mut second, &two)] {
+        let opened = sink.open(&target.replica, &target.table, None).expect("opens");
+        assert_eq!(opened.build, target.build);
+    }
+    first.prepare(&one).expect("the table is free");
+    assert_kind(second.prepare(&two), Kind::TableExists);
+
+    // The same id and a table of its own: both land.
+    let (own, table) = (format!("bank.store.{name}"), format!("t_{name}_bank"));
+    let mut apart = World::named(store, &own, &table, plain());
+    let mut other = apart.claim(0);
+    assert_eq!(other.next, None);
+    apart.land(0, &mut other, 2, &[(1, Some("apart"))]);
+    apart.check(store);
+    ours.check(store);
 }
 
 fn idle_gives_back_and_goes_on(store: &mut Store<'_>, name: &str) {

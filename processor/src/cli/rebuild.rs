@@ -35,8 +35,9 @@ pub fn run(arguments: &Arguments, paper: &mut Paper<'_>) -> Result<(), Failure> 
     };
     let stores = crate::run::stores(&plan)?;
     let mut sink = (stores[replica.store].connect)();
-    let _ = sink.open(&replica.id, &replica.table, None)?;
-    let build = sink.rebuild(&replica.id, &replica.table)?;
+    let name = plan.full_name(replica);
+    let _ = sink.open(&name, &replica.table, None)?;
+    let build = sink.rebuild(&name, &replica.table)?;
     match arguments.output {
         Output::Text => paper.line(format!("replica {} is rebuilt as build {build}: a running process folds its log again", replica.id))?,
         Output::Json => paper.json(&json!({ "replica": replica.id, "build": build }))?,

@@ -100,6 +100,8 @@ enum Who {
 
 struct ReplicaState {
     plan: ReplicaPlan,
+    /// Its name in the store and in state, where other topologies may keep things too.
+    name: String,
     table: TablePlan,
     build: Option<u16>,
     schema: Option<TableSchema>,
@@ -283,6 +285,7 @@ impl Session<'_> {
                 self.shared.observer.replica(&replica.id, &table.id, &self.store.id);
                 self.replicas.push(ReplicaState {
                     plan: replica.clone(),
+                    name: self.shared.plan.full_name(replica),
                     table: table.clone(),
                     build: None,
                     schema: None,
@@ -329,14 +332,14 @@ impl Session<'_> {
     fn own(&mut self, name: (String, i32)) {
         let Some(replica) = self.replicas.iter().position(|r| r.table.log.topic == name.0) else { return };
         let r = &self.replicas[replica];
-        let slot = SlotName { replica: r.plan.id.clone(), generation: 0, partition: name.1 };
+        let slot = SlotName { replica: r.name.clone(), generation: 0, partition: name.1 };
         let settings = Settings {
             fold: Config::upsert(),
             debounce: Debounce {
                 quiet: r.plan.quiet,
                 max_delay: r.plan.max_delay,
                 rows_max: r.plan.batch_rows_max as usize,
-                bytes_max: usize::try_from(r.plan.batch_bytes_max).unwrap_or(usize::MAX).min(1 << 30),
+                bytes_max: usize::try_from(r.plan.batch_bytes_max).unwrap_or(usize::MAX),
             },
             refuse: self.store.refuse,
             idle_check: IDLE_CHECK,
@@ -592,7 +595,7 @@ impl Session<'_> {
         let r = &self.replicas[owned.replica];
         let schema =
             owned.schema.clone().or_else(|| owned.core.target().cloned().map(Arc::new)).unwrap_or_else(|| Arc::clone(&self.shared.no_schema));
-        Some(Target { replica: r.plan.id.clone(), table: r.plan.table.clone(), generation: 0, build: owned.core.build(), schema })
+        Some(Target { replica: r.name.clone(), table: r.plan.table.clone(), generation: 0, build: owned.core.build(), schema })
     }
 
     fn ask(&mut self, at: usize, job: impl FnOnce(Target, i32) -> Job) {
@@ -652,7 +655,7 @@ impl Session<'_> {
             if r.build.is_none() && !r.opening && r.stopped.is_none() && due {
                 r.opening = true;
                 let build = (r.plan.build > 0).then_some(r.plan.build);
-                self.desk.ask(Who::Replica(replica), Job::Open { replica: r.plan.id.clone(), table: r.plan.table.clone(), build });
+                self.desk.ask(Who::Replica(replica), Job::Open { replica: r.name.clone(), table: r.plan.table.clone(), build });
             }
         }
     }

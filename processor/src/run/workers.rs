@@ -14,7 +14,7 @@ use crate::sink::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target};
 pub enum Job {
     /// Open a replica.
     Open {
-        /// Replica id.
+        /// Full name of the replica.
         replica: String,
         /// Its table.
         table: String,
@@ -31,7 +31,7 @@ pub enum Job {
     Land(Target, Batch),
     /// Put a new build in force.
     Rebuild {
-        /// Replica id.
+        /// Full name of the replica.
         replica: String,
         /// Its table.
         table: String,

@@ -32,6 +32,8 @@ pub struct Stored {
 /// Everything that a store holds of one replica.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
+    /// Name of its table.
+    pub table: String,
     /// Build in force.
     pub build: u16,
     /// Schema that the table was prepared for.
@@ -124,9 +126,10 @@ fn check(stored: &Replica, target: &Target, batch: &Batch) -> Result<(), Error> 
 }
 
 impl Sink for MemorySink {
-    fn open(&mut self, replica: &str, _table: &str, build: Option<u16>) -> Result<Opened, Error> {
+    fn open(&mut self, replica: &str, table: &str, build: Option<u16>) -> Result<Opened, Error> {
         let mut replicas = self.store.replicas();
         let stored = replicas.entry(replica.to_owned()).or_default();
+        table.clone_into(&mut stored.table);
         if let Some(build) = build {
             if build < stored.build {
                 return Err(Error::new(Kind::Build, format!("build {} of replica {replica:?} is in force", stored.build)));
@@ -140,6 +143,9 @@ impl Sink for MemorySink {
 
     fn prepare(&mut self, target: &Target) -> Result<(), Error> {
         let mut replicas = self.store.replicas();
+        if let Some((owner, _)) = replicas.iter().find(|(name, r)| **name != target.replica && r.table == target.table && r.schema.is_some()) {
+            return Err(Error::new(Kind::TableExists, format!("table {:?} belongs to replica {owner:?}", target.table)));
+        }
         let stored = replicas.entry(target.replica.clone()).or_default();
         if stored.build != target.build {
             return Err(Error::new(Kind::Build, format!("build {} of replica {:?} is in force", stored.build, target.replica)));

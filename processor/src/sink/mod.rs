@@ -18,7 +18,7 @@ use landfall_schemas::TableSchema;
 /// Which replica a call is about.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Id of the replica in the topology (`store.table`); names its cursors and metadata.
+    /// Full name of the replica (`topology.store.table`); names its cursors and metadata, so that two topologies in one store never meet.
     pub replica: String,
     /// Name of the table in the store, unquoted.
     pub table: String,

@@ -10,7 +10,7 @@ pub mod rocks;
 /// Names a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotName {
-    /// Id of the replica in the topology.
+    /// Full name of the replica (`topology.store.table`): another topology may have used the directory before.
     pub replica: String,
     /// Generation of the table's log.
     pub generation: u32,

@@ -209,7 +209,8 @@ impl Store {
 
     /// What the replica of a table shows now: `None` where it does not exist yet, or where the file is held by a process.
     pub fn view(&self, table: &str, columns: &[Column]) -> Option<View> {
-        let replica = format!("{}.{table}", self.id());
+        // A store of a test serves one topology, whose name comes before the rest.
+        let replica = format!("LIKE '%.{}.{table}'", self.id());
         let select = self.select(table, columns);
         let (cursors, rows) = match self {
             Self::Postgres { server, database, .. } => {
@@ -217,21 +218,21 @@ impl Store {
                 // One snapshot for both.
                 let _ = postgres.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").ok()?;
                 let cursors =
-                    postgres.query(&format!("SELECT partition::text, next_offset::text FROM landfall.cursor WHERE replica = '{replica}'")).ok()?;
+                    postgres.query(&format!("SELECT partition::text, next_offset::text FROM landfall.cursor WHERE replica {replica}")).ok()?;
                 (cursors, postgres.query(&select).ok()?)
             }
             Self::ClickHouse { database } => {
                 let clickhouse = ClickHouse::new();
                 let cursors = format!(
-                    "SELECT toString(partition), toString(max(next)) FROM {db}.landfall_cursor WHERE replica = '{replica}' \
-                     AND build = (SELECT max(build) FROM {db}.landfall_replica WHERE replica = '{replica}') GROUP BY partition",
+                    "SELECT toString(partition), toString(max(next)) FROM {db}.landfall_cursor WHERE replica {replica} \
+                     AND build = (SELECT max(build) FROM {db}.landfall_replica WHERE replica {replica}) GROUP BY partition",
                     db = back(database)
                 );
                 (clickhouse.query(&cursors).ok()?, clickhouse.query(&select).ok()?)
             }
             Self::DuckDb { path, .. } => {
                 let file = DuckDb::open(path)?;
-                let cursors = format!("SELECT partition::VARCHAR, next_offset::VARCHAR FROM landfall.\"cursor\" WHERE replica = '{replica}'");
+                let cursors = format!("SELECT partition::VARCHAR, next_offset::VARCHAR FROM landfall.\"cursor\" WHERE replica {replica}");
                 (file.query(&cursors).ok()?, file.query(&select).ok()?)
             }
         };

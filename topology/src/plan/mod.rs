@@ -48,6 +48,12 @@ impl Plan {
     pub fn dead_letters_topic(&self) -> String {
         format!("{}.dead-letters", self.topology)
     }
+
+    /// The name of a replica wherever another topology may keep things too, in a store's metadata and in a state directory:
+    /// `<topology>.<store>.<target table>`. A topology's name has no dot, so two topologies never mean the same.
+    pub fn full_name(&self, replica: &ReplicaPlan) -> String {
+        format!("{}.{}", self.topology, replica.id)
+    }
 }
 
 /// How to reach Kafka.
@@ -256,7 +262,7 @@ pub enum Retention {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicaPlan {
-    /// `<store>.<target table>`, unique.
+    /// `<store>.<target table>`, unique in the topology; [`Plan::full_name`] is unique beyond it.
     pub id: String,
     /// Place of its store in [`Plan::stores`].
     pub store: usize,

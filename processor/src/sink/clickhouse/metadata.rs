@@ -131,6 +131,11 @@ pub(super) fn build_of_comment(text: &str, comment: impl Fn(u16) -> String) -> O
     (comment(build) == text).then_some(build)
 }
 
+/// The replica, in quotes, that the comment of a table names.
+pub(super) fn owner_of_comment(text: &str) -> Option<&str> {
+    text.strip_prefix("landfall replica ")?.rsplit_once(", build ").map(|(owner, _)| owner)
+}
+
 /// What a replica table is to a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {

@@ -216,7 +216,13 @@ impl ClickHouseSink {
         let mut earlier = false;
         match standing(&history, &catalogue, replica, table, *build) {
             Standing::Current => {}
-            Standing::Foreign => return Err(Error::new(Kind::TableExists, format!("table {table:?} is there and is not a replica of {replica:?}"))),
+            Standing::Foreign => {
+                let whose = match catalogue.table(table).and_then(|t| metadata::owner_of_comment(&t.comment)) {
+                    Some(owner) => format!("belongs to replica {owner}"),
+                    None => format!("is there and is not a replica of {replica:?}"),
+                };
+                return Err(Error::new(Kind::TableExists, format!("table {table:?} {whose}")));
+            }
             Standing::Later => return Err(Error::new(Kind::Build, format!("table {table:?} is of a later build"))),
             Standing::Lost => return Err(self.raised(target, &history, "the table that rows were landed into is gone")?),
             Standing::Earlier if takes_over(&catalogue, target) => earlier = true,

@@ -128,8 +128,13 @@ impl Session {
                 let made = made.ok_or_else(|| Error::new(Kind::Internal, format!("table {:?} was made and is not there", target.table)))?;
                 (TableSchema::clone(&target.schema), made.oid)
             }
-            (None, Some(_)) => {
-                return Err(Error::new(Kind::TableExists, format!("table {:?} of schema {schema:?} exists and is not ours", target.table)));
+            (None, Some(found)) => {
+                let owner = self.client.query_opt(sql::OWNER, &[&found.oid]).await.map_err(error::of("looking a table's owner up"))?;
+                let whose = match owner {
+                    Some(row) => format!("belongs to replica {:?}", get::<String>(&row, 0)?),
+                    None => "exists and is not ours".to_owned(),
+                };
+                return Err(Error::new(Kind::TableExists, format!("table {:?} of schema {schema:?} {whose}", target.table)));
             }
             (Some(ours), Some(relation)) if ours == relation.oid => (self.widen(&table, &entry, target, ours).await?, ours),
             (Some(_), relation) => return Err(self.lost(&target.replica, &mut entry, relation).await),

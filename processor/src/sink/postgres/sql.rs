@@ -47,6 +47,9 @@ pub(super) const RELATION: &str = "\
 SELECT c.oid, c.relkind = 'r', obj_description(c.oid, 'pg_class') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
 WHERE n.nspname = $1 AND c.relname = $2";
 
+/// The replica whose table a relation is.
+pub(super) const OWNER: &str = "SELECT replica FROM landfall.replica WHERE identity = $1";
+
 /// The columns of a table, and their place in its primary key.
 pub(super) const COLUMNS: &str = "\
 SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), array_position(i.indkey::smallint[], a.attnum) \
