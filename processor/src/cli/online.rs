@@ -231,7 +231,7 @@ fn file(path: &Path, limits: &Limits) -> Result<String, Error> {
     if !path.exists() {
         return Ok(format!("{} is not there yet: run makes it", path.display()));
     }
-    match duckdb::query::run(path, "SELECT version()", limits) {
+    match duckdb::query::run(path, None, "SELECT version()", limits) {
         Ok(_) => Ok(format!("{} can be opened", path.display())),
         Err(error) if error.kind == Kind::Unavailable && error.detail.starts_with("another process") => {
             Ok(format!("{} is held by another process, such as a running landfall", path.display()))

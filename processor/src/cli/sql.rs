@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments, paper: &mut Paper<'_>) -> Result<(), Failure> 
     let limits = Limits { rows: arguments.limit, ..Limits::default() };
     let path = Path::new(&arguments.store);
     let table = if arguments.topology.is_empty() && path.is_file() {
-        duckdb::query::run(path, &arguments.query, &limits).map_err(problem)?
+        duckdb::query::run(path, None, &arguments.query, &limits).map_err(problem)?
     } else {
         ask_store(arguments, &limits)?
     };
@@ -106,7 +106,7 @@ fn ask_store(arguments: &Arguments, limits: &Limits) -> Result<Table, Failure> {
             let options = clickhouse_options(url, database, user.as_deref(), password.as_ref());
             clickhouse::query::run(&options, Some(database), &arguments.query, limits).map_err(problem)?
         }
-        StoreKind::DuckDb { path, .. } => file(arguments, &plan, Path::new(path), limits)?,
+        StoreKind::DuckDb { path, schema } => file(arguments, &plan, Path::new(path), schema, limits)?,
     })
 }
 
@@ -127,7 +127,7 @@ fn own_words(detail: &str) -> &str {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a person waits for this; no decision of the core rests on it")]
-fn file(arguments: &Arguments, plan: &Plan, path: &Path, limits: &Limits) -> Result<Table, anyhow::Error> {
+fn file(arguments: &Arguments, plan: &Plan, path: &Path, schema: &str, limits: &Limits) -> Result<Table, anyhow::Error> {
     if !path.exists() {
         return Err(Problem::new(format!("there is no file {} yet", path.display()), "it is made when `landfall run` lands the first table").into());
     }
@@ -140,7 +140,7 @@ fn file(arguments: &Arguments, plan: &Plan, path: &Path, limits: &Limits) -> Res
     };
     let begun = Instant::now();
     loop {
-        match duckdb::query::run(path, &arguments.query, limits) {
+        match duckdb::query::run(path, Some(schema), &arguments.query, limits) {
             Err(error) if error.kind == Kind::Unavailable => {}
             outcome => return outcome.map_err(problem),
         }

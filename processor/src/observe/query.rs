@@ -33,21 +33,22 @@ const ROWS_MAX: usize = 100_000;
 #[derive(Clone, Debug, Default)]
 pub struct Readable {
     topology: String,
-    files: BTreeMap<String, PathBuf>,
+    /// File and schema of the replicas, by store.
+    files: BTreeMap<String, (PathBuf, String)>,
 }
 
 impl Readable {
     /// The DuckDB files of a plan, by store.
     pub fn of(plan: &Plan) -> Self {
         let files = plan.stores.iter().filter_map(|store| match &store.kind {
-            StoreKind::DuckDb { path, .. } => Some((store.id.clone(), PathBuf::from(path))),
+            StoreKind::DuckDb { path, schema } => Some((store.id.clone(), (PathBuf::from(path), schema.clone()))),
             _ => None,
         });
         Self { topology: plan.topology.clone(), files: files.collect() }
     }
 
-    /// The file that a question is about, or why it is not answered here.
-    fn find(&self, question: &Question) -> Result<PathBuf, Reason> {
+    /// The file and the schema that a question is about, or why it is not answered here.
+    fn find(&self, question: &Question) -> Result<(PathBuf, String), Reason> {
         let refused = |what: String| Reason {
             code: "sql.other_file".to_owned(),
             what,
@@ -56,13 +57,13 @@ impl Readable {
         if question.topology != self.topology {
             return Err(refused(format!("this process runs topology {:?}, not {:?}", self.topology, question.topology)));
         }
-        let Some(file) = self.files.get(&question.store) else {
+        let Some((file, schema)) = self.files.get(&question.store) else {
             return Err(refused(format!("this process has no DuckDB store {:?}", question.store)));
         };
         if absolute(file) != question.file {
             return Err(refused(format!("store {:?} of this process is another file, {}", question.store, file.display())));
         }
-        Ok(file.clone())
+        Ok((file.clone(), schema.clone()))
     }
 }
 
@@ -119,7 +120,7 @@ pub(super) async fn answer(State(served): State<Served>, headers: HeaderMap, Jso
         let what = "the request names a host that is not loopback".to_owned();
         return refuse(StatusCode::FORBIDDEN, Reason { code: "sql.host".to_owned(), what, hint: "ask 127.0.0.1".to_owned() });
     }
-    let file = match served.queries.readable.find(&question) {
+    let (file, schema) = match served.queries.readable.find(&question) {
         Ok(file) => file,
         Err(reason) => return refuse(StatusCode::CONFLICT, reason),
     };
@@ -129,7 +130,7 @@ pub(super) async fn answer(State(served): State<Served>, headers: HeaderMap, Jso
     };
     let limits = Limits { rows: question.rows.min(ROWS_MAX), ..Limits::default() };
     let outcome = tokio::task::spawn_blocking(move || {
-        let outcome = query::run(&file, &question.query, &limits);
+        let outcome = query::run(&file, Some(&schema), &question.query, &limits);
         drop(permit);
         outcome
     });
@@ -168,9 +169,9 @@ mod tests {
 
     #[test]
     fn only_the_file_that_is_meant_is_read() {
-        let files = BTreeMap::from([("local".to_owned(), PathBuf::from("/nowhere/a.duckdb"))]);
+        let files = BTreeMap::from([("local".to_owned(), (PathBuf::from("/nowhere/a.duckdb"), "main".to_owned()))]);
         let readable = Readable { topology: "shop".to_owned(), files };
-        assert_eq!(readable.find(&question("shop", "local", "/nowhere/a.duckdb")), Ok(PathBuf::from("/nowhere/a.duckdb")));
+        assert_eq!(readable.find(&question("shop", "local", "/nowhere/a.duckdb")), Ok((PathBuf::from("/nowhere/a.duckdb"), "main".to_owned())));
         for (other, said) in [
             (question("bank", "local", "/nowhere/a.duckdb"), "runs topology \"shop\", not \"bank\""),
             (question("shop", "serving", "/nowhere/a.duckdb"), "no DuckDB store \"serving\""),

@@ -241,9 +241,9 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 lock: None,
             }
         }
-        StoreKind::DuckDb { path, .. } => {
+        StoreKind::DuckDb { path, schema } => {
             let path = PathBuf::from(path);
-            let options = duckdb::Options { path: path.clone() };
+            let options = duckdb::Options { path: path.clone(), schema: schema.clone() };
             StoreRuntime {
                 id,
                 connect: Box::new(move || Box::new(DuckDbSink::new(options.clone()))),

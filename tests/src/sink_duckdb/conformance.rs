@@ -16,7 +16,7 @@ fn conformance() {
         let columns: Vec<String> = target.schema.columns().iter().map(|c| expression(&c.name, c.ty)).collect();
         let query = format!("SELECT {} FROM main.\"{}\"", columns.join(", "), target.table.replace('"', "\"\""));
         let limits = Limits { rows: usize::MAX, bytes: usize::MAX, time: std::time::Duration::from_secs(60) };
-        let rows = run(&path, &query, &limits).expect("reads").rows;
+        let rows = run(&path, None, &query, &limits).expect("reads").rows;
         let texts = |row: Vec<Option<String>>| target.schema.columns().iter().zip(row).map(|(c, v)| v.map(|v| canonical(c.ty, &v))).collect();
         rows.into_iter().map(texts).collect()
     };

@@ -223,7 +223,7 @@ fn a_query_reads_what_a_killed_process_left() {
     let told = child.wait("LANDED ");
     child.kill();
     assert!(path.with_extension("duckdb.wal").exists(), "the log was not replayed yet");
-    let found = landfall::sink::duckdb::query::run(&path, "SELECT next_offset >= 1 FROM landfall.cursor", &Default::default()).expect("reads");
+    let found = landfall::sink::duckdb::query::run(&path, None, "SELECT next_offset >= 1 FROM landfall.cursor", &Default::default()).expect("reads");
     assert_eq!(found.rows, texts(&[&["true"]]), "after {told}");
 }
 

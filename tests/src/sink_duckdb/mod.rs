@@ -7,6 +7,7 @@ mod conformance;
 mod crash;
 mod ownership;
 mod query;
+mod schemas;
 mod speed;
 mod types;
 
@@ -48,7 +49,7 @@ impl Bench {
 }
 
 fn sink(path: &Path) -> DuckDbSink {
-    DuckDbSink::new(Options { path: path.to_owned() })
+    DuckDbSink::new(Options { path: path.to_owned(), schema: "main".to_owned() })
 }
 
 fn read(path: &Path, query: &str) -> Vec<Vec<Option<String>>> {

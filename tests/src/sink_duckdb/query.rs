@@ -123,7 +123,7 @@ fn limits_cut_and_say_so() {
 #[test]
 fn a_query_of_a_missing_file_makes_none() {
     let bench = Bench::new();
-    let error = run(&bench.path(), "SELECT 1", &Limits::default()).expect_err("no file");
+    let error = run(&bench.path(), None, "SELECT 1", &Limits::default()).expect_err("no file");
     assert_eq!(error.kind, Kind::Unavailable);
     assert!(!bench.path().exists());
 }

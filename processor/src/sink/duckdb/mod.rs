@@ -21,7 +21,7 @@ use landfall_schemas::{TableSchema, contract};
 
 use self::encode::{Columns, EncodeError};
 use self::file::{Lease, Mode};
-use self::metadata::{Reliance, Stored};
+use self::metadata::{Home, Reliance, Stored};
 use crate::fault;
 
 use super::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target};
@@ -33,6 +33,8 @@ pub use self::file::{CHECKPOINT_BYTES, MEMORY_LIMIT, THREADS};
 pub struct Options {
     /// The file; it is created where it does not exist, its folder is not.
     pub path: PathBuf,
+    /// The schema that the replicas stand in; created if absent.
+    pub schema: String,
 }
 
 /// A sink that writes to one file.
@@ -41,12 +43,15 @@ pub struct DuckDbSink {
     options: Options,
     session: Option<Session>,
     plans: BTreeMap<String, Plan>,
+    plans_made: usize,
 }
 
 /// The time between an open of the file and its release.
 #[derive(Debug)]
 struct Session {
     lease: Lease,
+    /// How DuckDB calls the open database.
+    catalog: String,
     /// Replicas whose tables were found to be ours since the file was opened. Nobody else can change them meanwhile.
     sound: BTreeSet<String>,
 }
@@ -56,6 +61,8 @@ struct Session {
 struct Plan {
     /// Tells the stages of this sink apart.
     number: usize,
+    catalog: String,
+    schema_name: String,
     table: String,
     schema: Arc<TableSchema>,
     schema_id: String,
@@ -67,7 +74,7 @@ struct Plan {
 impl DuckDbSink {
     /// A sink; the file is opened by the first call that needs it.
     pub const fn new(options: Options) -> Self {
-        Self { options, session: None, plans: BTreeMap::new() }
+        Self { options, session: None, plans: BTreeMap::new(), plans_made: 0 }
     }
 
     /// Takes the file, or keeps it: false where another process holds it. While it is held, this process may own partitions of the store.
@@ -76,11 +83,11 @@ impl DuckDbSink {
             return Ok(true);
         }
         let Some(lease) = file::lease(&self.options.path, Mode::Write)? else { return Ok(false) };
-        {
+        let catalog = {
             let _writer = lease.writer();
-            transact(lease.connection(), |connection| Ok(Ok(metadata::run(connection, sql::CREATE_METADATA)?)))?;
-        }
-        self.session = Some(Session { lease, sound: BTreeSet::new() });
+            transact(lease.connection(), |connection| Ok(Ok(metadata::begin(connection, &self.options.schema)?)))?
+        };
+        self.session = Some(Session { lease, catalog, sound: BTreeSet::new() });
         Ok(true)
     }
 
@@ -91,20 +98,20 @@ impl DuckDbSink {
 
     /// Runs one reading statement and returns its rows as text: see [`query::run`]. It does not wait for landings, nor they for it.
     pub fn query(&mut self, statement: &str, limits: &query::Limits) -> Result<query::Table, Error> {
-        query::run(&self.options.path, statement, limits)
-    }
-
-    fn session(&mut self) -> Result<&mut Session, Error> {
-        let held = self.lock()?;
-        self.session.as_mut().filter(|_| held).ok_or_else(|| file::held(&self.options.path))
+        query::run(&self.options.path, Some(&self.options.schema), statement, limits)
     }
 
     /// Runs a transaction that writes. After an error that says nothing of the replica the file is given back and opened anew by the next call.
-    fn write<T>(&mut self, act: impl FnOnce(&Connection, &mut BTreeSet<String>) -> Verdict<T>) -> Result<T, Error> {
-        let Session { lease, sound } = self.session()?;
+    fn write<T>(&mut self, act: impl FnOnce(&Connection, Home<'_>, &mut BTreeSet<String>) -> Verdict<T>) -> Result<T, Error> {
+        if !self.lock()? {
+            return Err(file::held(&self.options.path));
+        }
+        let Self { options, session, .. } = self;
+        let Session { lease, catalog, sound } = session.as_mut().ok_or_else(|| file::held(&options.path))?;
+        let home = Home { catalog, schema: &options.schema };
         let result = {
             let _writer = lease.writer();
-            transact(lease.connection(), |connection| act(connection, sound))
+            transact(lease.connection(), |connection| act(connection, home, sound))
         };
         if result.as_ref().is_err_and(|e| matches!(e.kind, Kind::Unavailable | Kind::Internal)) {
             self.session = None;
@@ -133,21 +140,22 @@ fn transact<T>(connection: &Connection, act: impl FnOnce(&Connection) -> Verdict
 
 impl Sink for DuckDbSink {
     fn open(&mut self, replica: &str, table: &str, build: Option<u16>) -> Result<Opened, Error> {
-        self.write(|connection, sound| {
+        self.write(|connection, home, sound| {
+            let place = home.place(table);
             let Some(stored) = Stored::read(connection, replica)? else {
                 let build = build.unwrap_or(0);
-                metadata::insert(connection, replica, table, build)?;
+                metadata::insert(connection, replica, place, build)?;
                 return Ok(Ok(Opened { build, schema: None }));
             };
             if build.is_some_and(|asked| asked < stored.build) {
                 return Err(metadata::superseded(replica, stored.build));
             }
-            let moved = !stored.table.eq_ignore_ascii_case(table);
-            if !moved && build.is_none_or(|asked| asked == stored.build) && !stored.lost(connection, replica, table)? {
+            let moved = !stored.place().is(place);
+            if !moved && build.is_none_or(|asked| asked == stored.build) && !stored.lost(connection, replica, place)? {
                 return Ok(Ok(Opened { build: stored.build, schema: stored.schema }));
             }
             let _ = sound.remove(replica);
-            let _ = stored.raise(connection, replica, table, build)?;
+            let _ = stored.raise(connection, replica, place, build)?;
             let stored = Stored::read(connection, replica)?.ok_or_else(|| Error::new(Kind::Internal, format!("replica {replica:?} vanished")))?;
             Ok(Ok(Opened { build: stored.build, schema: stored.schema }))
         })
@@ -155,8 +163,8 @@ impl Sink for DuckDbSink {
 
     fn prepare(&mut self, target: &Target) -> Result<(), Error> {
         metadata::check_names(&target.schema)?;
-        self.write(|connection, sound| {
-            let stored = Stored::of_target(connection, target)?;
+        self.write(|connection, home, sound| {
+            let stored = Stored::of_target(connection, home, target)?;
             if let Reliance::Raised(error) = stored.rely(connection, &target.replica)? {
                 return Ok(Err(error));
             }
@@ -167,8 +175,8 @@ impl Sink for DuckDbSink {
     }
 
     fn claim(&mut self, target: &Target, partition: i32) -> Result<Claim, Error> {
-        self.write(|connection, _| {
-            let stored = Stored::of_target(connection, target)?;
+        self.write(|connection, home, _| {
+            let stored = Stored::of_target(connection, home, target)?;
             if let Reliance::Raised(error) = stored.rely(connection, &target.replica)? {
                 return Ok(Err(error));
             }
@@ -188,7 +196,7 @@ impl Sink for DuckDbSink {
     }
 
     fn cursor(&mut self, target: &Target, partition: i32) -> Result<Option<Cursor>, Error> {
-        self.write(|connection, _| {
+        self.write(|connection, _, _| {
             let stored = metadata::cursor_and_build(connection, &target.replica, partition)?;
             // In another build a position says nothing: an idle owner must notice that its own is over.
             Ok(Ok(stored.filter(|(build, _)| *build == target.build).and_then(|(_, placed)| placed).map(|(cursor, _)| cursor)))
@@ -196,16 +204,19 @@ impl Sink for DuckDbSink {
     }
 
     fn land(&mut self, target: &Target, batch: &Batch) -> Result<(), Error> {
-        let number = self.plans.len();
-        let mut plan = match self.plans.remove(&target.replica) {
-            Some(plan) if plan.serves(target) => plan,
-            Some(plan) => Plan::new(target, plan.number),
-            None => Plan::new(target, number),
-        };
-        let result = self.write(|connection, sound| {
+        let number = self.plans_made;
+        self.plans_made += 1;
+        let known = self.plans.remove(&target.replica);
+        let mut made = None;
+        let result = self.write(|connection, home, sound| {
+            let plan = made.insert(match known {
+                Some(plan) if plan.serves(target) => plan,
+                Some(plan) => Plan::new(home, target, plan.number),
+                None => Plan::new(home, target, number),
+            });
             check(connection, target, batch)?;
             if !sound.contains(&target.replica) {
-                let stored = Stored::of_target(connection, target)?;
+                let stored = Stored::of_target(connection, home, target)?;
                 if stored.schema.is_none() && !batch.is_empty() {
                     return Err(Error::new(Kind::Build, format!("table {:?} of replica {:?} is not prepared", target.table, target.replica)));
                 }
@@ -223,19 +234,21 @@ impl Sink for DuckDbSink {
             metadata::execute(connection, sql::MOVE_CURSOR, params![batch.next, plan.schema_id, target.replica, batch.partition])?;
             Ok(Ok(()))
         });
-        let _ = self.plans.insert(target.replica.clone(), plan);
+        if let Some(plan) = made {
+            let _ = self.plans.insert(target.replica.clone(), plan);
+        }
         result?;
         fault::point("reply_lost");
         Ok(())
     }
 
     fn rebuild(&mut self, replica: &str, table: &str) -> Result<u16, Error> {
-        self.write(|connection, sound| {
+        self.write(|connection, home, sound| {
             let _ = sound.remove(replica);
             match Stored::read(connection, replica)? {
-                Some(stored) => Ok(Ok(stored.raise(connection, replica, table, None)?)),
+                Some(stored) => Ok(Ok(stored.raise(connection, replica, home.place(table), None)?)),
                 None => {
-                    metadata::insert(connection, replica, table, 1)?;
+                    metadata::insert(connection, replica, home.place(table), 1)?;
                     Ok(Ok(1))
                 }
             }
@@ -268,13 +281,15 @@ fn check(connection: &Connection, target: &Target, batch: &Batch) -> Result<(), 
 }
 
 impl Plan {
-    fn new(target: &Target, number: usize) -> Self {
+    fn new(home: Home<'_>, target: &Target, number: usize) -> Self {
         let schema = &target.schema;
         Self {
             number,
+            catalog: home.catalog.to_owned(),
+            schema_name: home.schema.to_owned(),
             table: target.table.clone(),
             schema_id: contract::of(schema).1.to_string(),
-            statements: sql::Statements::new(&target.table, schema, number),
+            statements: sql::Statements::new(home.place(&target.table), schema, number),
             keys: Columns::of_keys(schema.key_columns()),
             rows: Columns::of_rows(schema.columns().iter()).with_key(schema.key()),
             schema: Arc::clone(schema),
@@ -289,11 +304,11 @@ impl Plan {
         let table = &self.table;
         let failed = |e: &duckdb::Error| error::of(&format!("land into table {table:?}"), e);
         metadata::run(connection, &self.statements.create_stage)?;
-        let mut stage = connection.appender_to_catalog_and_db(&self.statements.stage, "temp", sql::SCHEMA).map_err(|e| failed(&e))?;
+        let mut stage = connection.appender_to_catalog_and_db(&self.statements.stage, "temp", sql::STAGE_SCHEMA).map_err(|e| failed(&e))?;
         append(&mut stage, &mut self.keys, batch.deltas().map(|d| d.key), table)?;
         metadata::run(connection, &self.statements.delete)?;
         let names: Vec<&str> = self.schema.columns().iter().map(|c| c.name.as_str()).collect();
-        let mut rows = connection.appender_with_columns_to_db(table, sql::SCHEMA, &names).map_err(|e| failed(&e))?;
+        let mut rows = connection.appender_with_columns_to_catalog_and_db(table, &self.catalog, &self.schema_name, &names).map_err(|e| failed(&e))?;
         append(&mut rows, &mut self.rows, batch.deltas().filter_map(|d| d.row), table)
     }
 }

@@ -45,8 +45,9 @@ pub struct Table {
 }
 
 /// Runs one SELECT, WITH, FROM, SHOW, DESCRIBE, SUMMARIZE or EXPLAIN statement. Where another process holds the file the error is of kind
-/// `Unavailable`; where the statement is wrong, not allowed or took too long it is `Unsupported`, with DuckDB's own words.
-pub fn run(path: &Path, statement: &str, limits: &Limits) -> Result<Table, Error> {
+/// `Unavailable`; where the statement is wrong, not allowed or took too long it is `Unsupported`, with DuckDB's own words. Names are looked up
+/// in `schema` first, where one is given and the file has it, then in `main`.
+pub fn run(path: &Path, schema: Option<&str>, statement: &str, limits: &Limits) -> Result<Table, Error> {
     if !path.exists() {
         return Err(Error::new(Kind::Unavailable, format!("there is no file {} yet", path.display())));
     }
@@ -60,15 +61,20 @@ pub fn run(path: &Path, statement: &str, limits: &Limits) -> Result<Table, Error
                 interrupt.interrupt();
             }
         });
-        let result = read(connection, statement, limits);
+        let result = read(connection, schema, statement, limits);
         drop(done);
         result
     })
 }
 
-fn read(connection: &Connection, statement: &str, limits: &Limits) -> Result<Table, Error> {
+fn read(connection: &Connection, schema: Option<&str>, statement: &str, limits: &Limits) -> Result<Table, Error> {
     let prepare = |text: &str| connection.execute_batch(text).map_err(|e| error::of("begin a query", &e));
     prepare("SET TimeZone = 'UTC'")?;
+    if let Some(schema) = schema {
+        let catalog: String = connection.query_row(sql::CATALOG, [], |row| row.get(0)).map_err(|e| error::of("begin a query", &e))?;
+        // A file without the schema has no replicas in it; the query says so better than this could.
+        drop(connection.execute_batch(&sql::search_path(&catalog, schema)));
+    }
     prepare("BEGIN TRANSACTION READ ONLY")?;
     // The connection ends with the query; the transaction ends with it.
     rows(connection, &text(statement, limits.rows), limits).map_err(|e| refused(&e))
