@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall::land::fold::Config;
-use landfall::land::partition::{LogBounds, Partition, Record as LogRecord, Step, Stop, Verdict};
+use landfall::land::partition::{LogBounds, Partition, Record as LogRecord, Refuse, Settings, Step, Stop, Verdict};
 use landfall::normalise::Outbox;
 use landfall::normalise::partition::{Item, Outcome, Partition as Source};
 use landfall::sink::memory::{MemorySink, Store, Style};
@@ -40,9 +40,13 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
+        Self::with(settings(Config::upsert()))
+    }
+
+    fn with(settings: Settings) -> Self {
         let store = Store::new(Style::Transactional);
         let target = Target { replica: "store.t".to_owned(), table: "t".to_owned(), generation: 0, build: 0, schema: small::SCHEMA.clone() };
-        let core = Partition::new(name(), settings(Config::upsert()), 0, None, 1);
+        let core = Partition::new(name(), settings, 0, None, 1);
         Self { core, state: MemoryState::default(), sink: MemorySink::new(store.clone()), store, target }
     }
 
@@ -71,6 +75,11 @@ impl Desk {
 
     /// Goes on until nothing more is to be done.
     fn settle(&mut self) {
+        self.settle_with(&mut |_| {});
+    }
+
+    /// The same, with a look at each batch before it lands.
+    fn settle_with(&mut self, look: &mut dyn FnMut(&Partition)) {
         loop {
             match self.next(seconds(1)) {
                 Step::Contract(fingerprint) => {
@@ -79,6 +88,7 @@ impl Desk {
                 }
                 Step::Prepare(schema) => self.prepare(schema),
                 Step::Land => {
+                    look(&self.core);
                     self.sink.land(&self.target, self.core.batch()).expect("memory");
                     self.core.landed(&mut self.state, seconds(1)).expect("memory");
                 }
@@ -189,6 +199,35 @@ fn what_was_fetched_for_an_earlier_claim_is_passed_over() {
     desk.reclaim();
     desk.core.landed(&mut desk.state, seconds(1)).expect("an answer to a claim that was given up changes nothing");
     assert!(matches!(desk.next(seconds(1)), Step::Claim));
+}
+
+/// A key with NUL in Postgres: its rows are dead letters, and neither they nor their absence reach the store, whatever the change says.
+#[test]
+fn a_key_that_the_store_cannot_hold_is_never_landed() {
+    let refuse = Refuse { value: |_, _| None, key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))) };
+    let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(Config::upsert()) });
+    let _ = desk.claim(0, 6).expect("six records");
+    let (mut letters, mut landed) = (Vec::new(), Vec::new());
+    let changes = [
+        write(0, 1, b'a'),
+        write(1, 2, b'x'),
+        Record { what: What::Delete, ..write(2, 2, b'x') },
+        Record { what: What::Bare, ..write(3, 2, b'x') },
+        write(4, 2, b'y'),
+        write(5, 3, b'c'),
+    ];
+    for (offset, record) in changes.iter().enumerate() {
+        desk.push(offset as i64, record, small::WHOLE);
+        desk.settle_with(&mut |core| {
+            letters.extend(core.letters().iter().map(|l| (l.offset, l.code, l.column.clone())));
+            landed.extend(core.batch().deltas().map(|d| small::read_key(d.key)));
+        });
+    }
+    assert_eq!(landed, [1, 3], "nothing is said to the store of a key that it cannot hold");
+    let key = || small::SCHEMA.columns()[0].name.clone();
+    assert_eq!(letters, [(1, "value.nul", key()), (4, "value.nul", key())]);
+    assert_eq!(desk.core.landed_next(), Some(6), "nothing waits");
+    assert_eq!(desk.rows().iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1, 3]);
 }
 
 #[test]

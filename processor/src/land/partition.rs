@@ -24,8 +24,14 @@ use crate::fault::{self, Bug};
 use crate::sink::{self, Batch, Claim, Cursor, Delta};
 use crate::state::{self, Slot, SlotName, State, Writes};
 
-/// A store's word on a value that it cannot hold: the code under which the change is dead-lettered, or nothing.
-pub type Refuse = fn(LogicalType, &Value<'_>) -> Option<&'static str>;
+/// A store's word on what it cannot hold: the code under which the change is dead-lettered, or nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Refuse {
+    /// A value of a column.
+    pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
+    /// A key, encoded as [`Delta::key`] is, with the place of the column that is to blame.
+    pub key: fn(&TableSchema, &[u8]) -> Result<Option<(usize, &'static str)>, WireError>,
+}
 
 /// What does not change while a partition is owned.
 #[derive(Clone, Debug)]
@@ -792,8 +798,12 @@ impl Partition {
             let key = slice(record.key.ok_or_else(|| damaged(WireError::Index))?);
             let (at, _) = self.overlay.entry(key);
             if self.overlay.entries[at].key_row.is_none() {
-                let span = self.overlay.arena.add(change.key.ok_or_else(|| damaged(WireError::Index))?);
-                self.overlay.entries[at].key_row = Some(span);
+                let plain = change.key.ok_or_else(|| damaged(WireError::Index))?;
+                // No row has a key that the store cannot hold, so nothing of it is ever landed, not even its absence.
+                if self.refused_key(&known.schema, plain).map_err(damaged)?.is_none() {
+                    let span = self.overlay.arena.add(plain);
+                    self.overlay.entries[at].key_row = Some(span);
+                }
             }
             self.apply(at, &change, known, source, provenance.place, record.offset).map_err(|e| match e {
                 Failure::Wire(source) => damaged(source),
@@ -837,21 +847,14 @@ impl Partition {
             Op::Read => Kind::Read,
             _ => Kind::Upsert,
         };
-        if let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) {
-            for (i, pair) in row::values(known.schema.columns(), after).enumerate() {
-                let (column, value) = pair?;
-                if let Some(code) = refuse(column.ty, &value)
-                    && !change.unauthored.contains(i)
-                {
-                    self.pending_counts.letters += 1;
-                    self.letters.push(Letter { offset, code, column: column.name.clone() });
-                    let e = &mut self.overlay.entries[at];
-                    e.index.refuse(source, &Sequence::from_bytes(sequence), place, kind, change.snapshot);
-                    e.changed = true;
-                    let _ = self.settle(at, offset)?;
-                    return Ok(());
-                }
-            }
+        if let Some((column, code)) = self.refused(at, change, &known.schema)? {
+            self.pending_counts.letters += 1;
+            self.letters.push(Letter { offset, code, column: known.schema.columns()[column].name.clone() });
+            let e = &mut self.overlay.entries[at];
+            e.index.refuse(source, &Sequence::from_bytes(sequence), place, kind, change.snapshot);
+            e.changed = true;
+            let _ = self.settle(at, offset)?;
+            return Ok(());
         }
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
         if kind != Kind::Delete {
@@ -870,6 +873,27 @@ impl Partition {
             self.letters.push(Letter { offset, code: "change.unresolved_column", column });
         }
         Ok(())
+    }
+
+    /// What of a change the store cannot hold: the place of the column and the code. A change without a row has nothing to hold.
+    fn refused(&self, at: usize, change: &Change<'_>, schema: &TableSchema) -> Result<Option<(usize, &'static str)>, WireError> {
+        let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok(None) };
+        for (i, pair) in row::values(schema.columns(), after).enumerate() {
+            let (column, value) = pair?;
+            if let Some(code) = (refuse.value)(column.ty, &value)
+                && !change.unauthored.contains(i)
+            {
+                return Ok(Some((i, code)));
+            }
+        }
+        match (self.overlay.entries[at].key_row, change.key) {
+            (None, Some(plain)) => self.refused_key(schema, plain),
+            _ => Ok(None),
+        }
+    }
+
+    fn refused_key(&self, schema: &TableSchema, plain: &[u8]) -> Result<Option<(usize, &'static str)>, WireError> {
+        self.settings.refuse.map_or(Ok(None), |refuse| (refuse.key)(schema, plain))
     }
 
     fn settle(&mut self, at: usize, offset: i64) -> Result<bool, Failure> {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use landfall_schemas::contract::Fingerprint;
-use landfall_schemas::{Column, LogicalType, TableSchema};
+use landfall_schemas::{Column, LogicalType, TableSchema, store};
 use landfall_topology::plan::{StoreKind, TablePlan};
 use landfall_topology::{Plan, Secret};
 use rdkafka::TopicPartitionList;
@@ -24,6 +24,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::error::KafkaError;
 
 use crate::fault;
+use crate::land::partition::Refuse;
 use crate::log::contracts::Contracts;
 use crate::log::topics::{Identity, Purpose, TopicError, Topics};
 use crate::observe::Observer;
@@ -225,7 +226,10 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
             StoreRuntime {
                 id,
                 connect: Box::new(move || Box::new(PostgresSink::new(options.clone()).expect("the same options made a sink before"))),
-                refuse: Some(|ty, value| landfall_schemas::store::postgres::refuse(ty, value).map(|r| r.code())),
+                refuse: Some(Refuse {
+                    value: |ty, value| store::postgres::refuse(ty, value).map(|r| r.code()),
+                    key: |schema, key| Ok(store::postgres::refuse_key(schema, key)?.map(|(column, r)| (column, r.code()))),
+                }),
                 workers: 2,
                 lock: None,
             }
@@ -235,7 +239,10 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
             StoreRuntime {
                 id,
                 connect: Box::new(move || Box::new(ClickHouseSink::new(options.clone()))),
-                refuse: Some(|ty, value| landfall_schemas::store::clickhouse::refuse(ty, value).map(|r| r.code())),
+                refuse: Some(Refuse {
+                    value: |ty, value| store::clickhouse::refuse(ty, value).map(|r| r.code()),
+                    key: |schema, key| Ok(store::refuse_key(schema, key, store::clickhouse::refuse)?.map(|(column, r)| (column, r.code()))),
+                }),
                 // A landing there is mostly waiting for syncs, which overlap.
                 workers: 4,
                 lock: None,
@@ -247,7 +254,10 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
             StoreRuntime {
                 id,
                 connect: Box::new(move || Box::new(DuckDbSink::new(options.clone()))),
-                refuse: Some(|ty, value| landfall_schemas::store::duckdb::refuse(ty, value).map(|r| r.code())),
+                refuse: Some(Refuse {
+                    value: |ty, value| store::duckdb::refuse(ty, value).map(|r| r.code()),
+                    key: |schema, key| Ok(store::refuse_key(schema, key, store::duckdb::refuse)?.map(|(column, r)| (column, r.code()))),
+                }),
                 workers: 1,
                 lock: Some(path),
             }

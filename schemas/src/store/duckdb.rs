@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 
-use super::{NameError, Refusal};
+use super::{NameError, Refusal, micros, within};
 use crate::table::TableSchema;
 use crate::types::LogicalType;
 use crate::value::Value;
@@ -111,18 +111,15 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
 
 /// Days since 1970-01-01 as `DATE` counts them.
 pub fn date(days: i32) -> Result<i32, Refusal> {
-    if DAYS.contains(&days) { Ok(days) } else { Err(Refusal::Range) }
+    within(days, &DAYS)
 }
 
 /// A timestamp in its type's unit as its column counts it: nanos for `TIMESTAMP_NS`, micros for the others.
 pub fn timestamp(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    let (units, range) = match ty {
-        LogicalType::Timestamp { .. } if ty.counts_nanos() => (units, NANOS),
-        _ if !ty.counts_nanos() => (units, MICROS),
-        _ if units % 1000 == 0 => (units / 1000, MICROS),
-        _ => return Err(Refusal::Precision),
-    };
-    if range.contains(&units) { Ok(units) } else { Err(Refusal::Range) }
+    match ty {
+        LogicalType::Timestamp { .. } if ty.counts_nanos() => within(units, &NANOS),
+        _ => within(micros(ty, units)?, &MICROS),
+    }
 }
 
 /// Whether a text is a document to DuckDB: JSON, with every surrogate of an escaped pair in its place. Size and depth have no limit.

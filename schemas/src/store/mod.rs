@@ -8,6 +8,14 @@ pub mod clickhouse;
 pub mod duckdb;
 pub mod postgres;
 
+use std::ops::RangeBounds;
+
+use crate::row;
+use crate::table::TableSchema;
+use crate::types::LogicalType;
+use crate::value::Value;
+use crate::wire::{Reader, WireError};
+
 /// Why a store cannot hold a value exactly. The change that carries it is dead-lettered for the replicas in that store; others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -34,6 +42,37 @@ impl Refusal {
             Self::KeyLength => "value.key_too_long",
         }
     }
+}
+
+/// The first column of a key that a store cannot hold, by its place in the table. `key` is encoded without unions and in key order;
+/// `refuse` is the store's word on a value.
+pub fn refuse_key(
+    schema: &TableSchema,
+    key: &[u8],
+    refuse: impl Fn(LogicalType, &Value<'_>) -> Option<Refusal>,
+) -> Result<Option<(usize, Refusal)>, WireError> {
+    let mut reader = Reader::new(key);
+    for at in schema.key() {
+        let ty = schema.columns()[*at].ty;
+        if let Some(refusal) = refuse(ty, &row::read_plain(ty, &mut reader)?) {
+            return Ok(Some((*at, refusal)));
+        }
+    }
+    Ok(None)
+}
+
+/// Micros of a time or timestamp in its type's unit, where they hold it.
+fn micros(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
+    match ty.counts_nanos() {
+        false => Ok(units),
+        true if units % 1000 == 0 => Ok(units / 1000),
+        true => Err(Refusal::Precision),
+    }
+}
+
+/// A count where a store's range has it.
+fn within<T: PartialOrd>(count: T, range: &impl RangeBounds<T>) -> Result<T, Refusal> {
+    if range.contains(&count) { Ok(count) } else { Err(Refusal::Range) }
 }
 
 /// Why the columns of a table cannot stand in a store under their own names.

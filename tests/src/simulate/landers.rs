@@ -109,7 +109,7 @@ impl World {
                 rows_max: self.plan.rows_max,
                 bytes_max: 200 * self.plan.rows_max,
             },
-            refuse: self.plan.refuses.then_some(refuse as Refuse),
+            refuse: self.plan.refuses.then_some(Refuse { value: refuse, key: |_, _| Ok(None) }),
             idle_check: Duration::from_secs(60),
         };
         let name = SlotName { replica: REPLICA.to_owned(), generation: 0, partition: l as i32 };

@@ -9,7 +9,7 @@ pub mod json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{NameError, Refusal};
+use super::{NameError, Refusal, micros, within};
 use crate::contract::crc64;
 use crate::decimal::Decimal;
 use crate::row;
@@ -137,19 +137,23 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
     }
 }
 
-/// Whether a key is too long for an index entry, where its uncompressed size decides: a store that holds a row holds every later one of its
-/// key. `key` is encoded as `Delta::key` is, without unions and in key order.
-pub fn refuse_key(schema: &TableSchema, key: &[u8]) -> Result<Option<Refusal>, WireError> {
+/// The column of a key that cannot be held, by its place in the table: for its value, or as the longest of a key that is too long for an index
+/// entry. There the uncompressed size decides: a store that holds a row holds every later one of its key. `key` is encoded as `Delta::key` is,
+/// without unions and in key order.
+pub fn refuse_key(schema: &TableSchema, key: &[u8]) -> Result<Option<(usize, Refusal)>, WireError> {
     // Below this no key can be too long: 32 columns of 24 bytes, and text, bytes and decimals at most double.
     const ALWAYS_FITS: usize = (KEY_BYTES_MAX - KEY_COLUMNS_MAX * 24) / 2;
+    if let Some(refused) = super::refuse_key(schema, key, refuse)? {
+        return Ok(Some(refused));
+    }
     if key.len() <= ALWAYS_FITS {
         return Ok(None);
     }
     let mut reader = Reader::new(key);
     // The entry's own header, and the bitmap of NULLs that it never needs but may align for.
-    let mut bytes = 16;
-    for column in schema.key_columns() {
-        bytes += match row::read_plain(column.ty, &mut reader)? {
+    let (mut bytes, mut longest) = (16, (0, 0));
+    for at in schema.key() {
+        let size = match row::read_plain(schema.columns()[*at].ty, &mut reader)? {
             // A length of four bytes, aligned to four.
             Value::Text(v) => v.len() + 7,
             Value::Bytes(v) => v.len() + 7,
@@ -157,34 +161,26 @@ pub fn refuse_key(schema: &TableSchema, key: &[u8]) -> Result<Option<Refusal>, W
             Value::Decimal(v) => v.unscaled.len() * 5 / 4 + 16,
             _ => 24,
         };
+        bytes += size;
+        longest = longest.max((size, *at));
     }
-    Ok((bytes > KEY_BYTES_MAX).then_some(Refusal::KeyLength))
+    Ok((bytes > KEY_BYTES_MAX).then_some((longest.1, Refusal::KeyLength)))
 }
 
 /// Days since 2000-01-01 of a day since 1970-01-01.
 pub fn date(days: i32) -> Result<i32, Refusal> {
     let days = i64::from(days) - EPOCH_DAYS;
-    if DATES.contains(&days) { i32::try_from(days).map_err(|_| Refusal::Range) } else { Err(Refusal::Range) }
+    within(days, &DATES).and_then(|days| i32::try_from(days).map_err(|_| Refusal::Range))
 }
 
 /// Micros since midnight of a time in its type's unit.
 pub fn time(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    let micros = micros(ty, units)?;
-    if (0..=86_400_000_000).contains(&micros) { Ok(micros) } else { Err(Refusal::Range) }
+    within(micros(ty, units)?, &(0..=86_400_000_000))
 }
 
 /// Micros since 2000-01-01 of a timestamp in its type's unit since 1970-01-01.
 pub fn timestamp(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    let micros = micros(ty, units)?.checked_sub(EPOCH_MICROS).ok_or(Refusal::Range)?;
-    if TIMESTAMPS.contains(&micros) { Ok(micros) } else { Err(Refusal::Range) }
-}
-
-fn micros(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    match ty.counts_nanos() {
-        false => Ok(units),
-        true if units % 1000 == 0 => Ok(units / 1000),
-        true => Err(Refusal::Precision),
-    }
+    within(micros(ty, units)?.checked_sub(EPOCH_MICROS).ok_or(Refusal::Range)?, &TIMESTAMPS)
 }
 
 /// Whether a decimal fits a `numeric` without declared digits.
@@ -352,6 +348,25 @@ mod tests {
         };
         assert_eq!(refusal(100), Ok(None));
         assert_eq!(refusal(2600), Ok(None));
-        assert_eq!(refusal(2690), Ok(Some(Refusal::KeyLength)));
+        assert_eq!(refusal(2690), Ok(Some((0, Refusal::KeyLength))));
+    }
+
+    #[test]
+    fn a_key_is_refused_for_the_value_of_a_column() {
+        let columns = [("day", "date"), ("v", "text"), ("id", "text")];
+        let columns = columns.map(|(name, ty)| Column { name: name.to_owned(), ty: ty.parse().expect(ty), nullable: false });
+        let schema = TableSchema::new("t", columns.to_vec(), &["id", "day"]).expect("valid");
+        let key = |id: &str, day: i32| {
+            let mut key = Vec::new();
+            row::put_plain(ty("text"), Value::Text(id), &mut key).expect("a text");
+            row::put_plain(ty("date"), Value::Date(day), &mut key).expect("a day");
+            key
+        };
+        assert_eq!(refuse_key(&schema, &key("a", 0)), Ok(None));
+        assert_eq!(refuse_key(&schema, &key("a\0", 0)), Ok(Some((2, Refusal::Nul))));
+        assert_eq!(refuse_key(&schema, &key("a", i32::MAX)), Ok(Some((0, Refusal::Range))));
+        let other = crate::store::refuse_key(&schema, &key("a\0", 0), crate::store::duckdb::refuse);
+        assert_eq!(other, Ok(None), "DuckDB holds NUL");
+        assert!(refuse_key(&schema, &key("a", 0)[..1]).is_err());
     }
 }
