@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure how long hostile input takes")]
 
 mod cases;
+mod effects;
 mod fuzz;
 mod load;
 mod patterns;

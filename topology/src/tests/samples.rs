@@ -8,10 +8,10 @@ use super::check_text;
 use crate::tree::{Kind, Node, key_text, parse};
 use crate::{Code, schema};
 
-const EVERYTHING: &str = include_str!("../../samples/everything.yaml");
+pub(super) const EVERYTHING: &str = include_str!("../../samples/everything.yaml");
 
 /// The schemas that a value may follow: references and choices resolved.
-fn choices<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
+pub(super) fn choices<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
     let mut found = vec![schema];
     if let Some(name) = schema["$ref"].as_str() {
         let definition = root.pointer(name.trim_start_matches('#')).expect("a reference leads somewhere");
@@ -76,7 +76,7 @@ fn walk(root: &Value, schema: &Value, node: &Node, path: &str, met: &mut BTreeSe
 }
 
 /// Every `definition.property` of the schema; each must be described, with its default or that it is required.
-fn properties(root: &Value) -> BTreeSet<String> {
+pub(super) fn properties(root: &Value) -> BTreeSet<String> {
     let definitions = root["$defs"].as_object().into_iter().flat_map(|d| d.values());
     let mut all = BTreeSet::new();
     for definition in definitions.chain([root]) {
