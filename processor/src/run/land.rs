@@ -21,7 +21,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use super::workers::{Answer, Desk, Job};
-use super::{Shared, Stopping};
+use super::{Named, Shared, Stopping};
 use crate::dead_letter::Letter;
 use crate::land::debounce::Debounce;
 use crate::land::fold::Config;
@@ -55,6 +55,8 @@ pub enum SessionError {
 struct Group {
     /// Rebalances that were answered: whether partitions came or went, and which.
     events: Mutex<Vec<(bool, Names)>>,
+    /// Whether there are such; asked after every record, so that no record takes the lock.
+    changed: AtomicBool,
     /// A commit was refused, as happens during a rebalance.
     refused: AtomicBool,
 }
@@ -88,6 +90,7 @@ impl ConsumerContext for Context {
             tracing::warn!(%error, assigned, "rebalance");
         }
         self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push((assigned, names));
+        self.0.changed.store(true, Ordering::Release);
     }
 }
 
@@ -312,6 +315,9 @@ impl Session<'_> {
     }
 
     fn handle_events(&mut self) {
+        if !self.context.0.changed.load(Ordering::Acquire) || !self.context.0.changed.swap(false, Ordering::Acquire) {
+            return;
+        }
         let events = std::mem::take(&mut *self.context.0.events.lock().unwrap_or_else(PoisonError::into_inner));
         for (assigned, names) in events {
             self.shared.observer.rebalanced();
@@ -369,8 +375,7 @@ impl Session<'_> {
     }
 
     fn record(&mut self, consumer: &BaseConsumer<Context>, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
-        let found = self.owned.iter().position(|o| o.as_ref().is_some_and(|o| o.name.1 == message.partition() && o.name.0 == message.topic()));
-        let Some(at) = found else { return Ok(()) };
+        let Some(at) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let now = self.now();
         let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
         if !owned.begun || owned.stopped || owned.seek.is_some() {

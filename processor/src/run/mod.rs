@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use hashbrown::Equivalent;
 use landfall_schemas::contract::Fingerprint;
 use landfall_schemas::{Column, LogicalType, TableSchema, store};
 use landfall_topology::plan::{StoreKind, TablePlan};
@@ -332,6 +333,16 @@ fn commit<C: ConsumerContext>(consumer: &BaseConsumer<C>, list: &TopicPartitionL
     consumer.commit(list, mode)?;
     fault::point("post_commit");
     Ok(())
+}
+
+/// A topic and a partition as a record names them: found in a map that is keyed by owned names without making one.
+#[derive(Hash)]
+struct Named<'a>(&'a str, i32);
+
+impl Equivalent<(String, i32)> for Named<'_> {
+    fn equivalent(&self, key: &(String, i32)) -> bool {
+        self.1 == key.1 && self.0 == key.0
+    }
 }
 
 /// Commits what a drained consumer leaves behind and leaves its group, for a bounded time: a coordinator that does not answer must not keep

@@ -22,7 +22,7 @@ use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use super::{Shared, Stopping};
+use super::{Named, Shared, Stopping};
 use crate::dead_letter::{self, Letter};
 use crate::fault::{self, Bug};
 use crate::log::client;
@@ -71,6 +71,8 @@ enum Event {
 #[derive(Default)]
 struct Group {
     events: Mutex<Vec<Event>>,
+    /// Whether there are such; asked after every record, so that no record takes the lock.
+    changed: AtomicBool,
     commits: Mutex<HashMap<(String, i32), (i64, String)>>,
     /// A commit was refused, as happens during a rebalance.
     refused: AtomicBool,
@@ -110,6 +112,7 @@ impl ConsumerContext for Context {
             Event::Revoked(names)
         };
         self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.0.changed.store(true, Ordering::Release);
     }
 }
 
@@ -297,6 +300,9 @@ impl Session<'_> {
 
     /// What rebalances brought.
     fn handle_events(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
+        if !self.context.0.changed.load(Ordering::Acquire) || !self.context.0.changed.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
         let events = std::mem::take(&mut *self.context.0.events.lock().unwrap_or_else(PoisonError::into_inner));
         for event in events {
             self.shared.observer.rebalanced();
@@ -409,9 +415,7 @@ impl Session<'_> {
     }
 
     fn record(&mut self, consumer: &BaseConsumer<Context>, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
-        // The map is asked with a borrowed name once per record; ownership changes only with a rebalance.
-        let found = self.owned.iter().find(|(_, o)| o.name.1 == message.partition() && o.name.0 == message.topic()).map(|(slot, _)| *slot);
-        let Some(slot) = found else { return Ok(()) };
+        let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let now = self.now();
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
         if owned.stopped {
@@ -494,11 +498,12 @@ impl Session<'_> {
     fn produce(&mut self, slot: usize) -> Result<bool, SessionError> {
         let Some(owned) = self.owned.get(&slot) else { return Ok(true) };
         let mut fits = true;
-        let topic = self.tables[owned.table].log.topic.clone();
+        let tables = Arc::clone(&self.tables);
+        let topic = tables[owned.table].log.topic.as_str();
         let outbox = std::mem::take(&mut self.outbox);
         for out in outbox.records() {
             let Destination::Log(partition) = out.to;
-            let record = Outgoing { topic: &topic, partition, key: out.key, value: out.value, header: Some((provenance::HEADER, out.provenance)) };
+            let record = Outgoing { topic, partition, key: out.key, value: out.value, header: Some((provenance::HEADER, out.provenance)) };
             let number = slot << TOKEN_BITS | out.token as usize;
             loop {
                 match self.producer.send(record, number)? {
