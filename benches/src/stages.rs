@@ -68,7 +68,7 @@ pub fn decode(workload: &Workload, declared: bool) -> Result<usize> {
     for events in &workload.partitions {
         let mut decoder = decoder(declared);
         for (offset, (key, value)) in (0..).zip(events.iter()) {
-            match decoder.decode(Record { offset, key: Some(key), value: Some(value) }) {
+            match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None }) {
                 Ok(Decoded::Changes(_)) => changes += 1,
                 other => anyhow::bail!("an event of the workload is no change: {other:?}"),
             }
@@ -90,7 +90,7 @@ pub fn normalise(workload: &Workload, mut keep: Option<&mut Log>) -> Result<usiz
         for (offset, (key, value)) in (0..).zip(events.iter()) {
             let token = core.fetched(offset);
             outbox.clear();
-            let decoded = decoder.decode(Record { offset, key: Some(key), value: Some(value) });
+            let decoded = decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None });
             let Ok(Decoded::Changes(changes)) = decoded else { anyhow::bail!("an event of the workload is no change: {decoded:?}") };
             let item = Item { ordinal: 0, key: Some(changes.change.key), change: &changes.change.change };
             let _ = core.process(token, offset, changes.fingerprint, &[item], Duration::ZERO, &mut outbox);
@@ -198,7 +198,7 @@ pub fn fold(log: &Log, state: &mut RocksState) -> Result<Vec<Vec<Batch>>> {
     let mut all = Vec::new();
     for (number, records) in log.partitions.iter().enumerate() {
         let name = SlotName { replica: "bench.orders".to_owned(), generation: 0, partition: number as i32 };
-        let settings = Settings { fold: Config::upsert(), debounce, refuse: None, idle_check: WAIT };
+        let settings = Settings { fold: Config::upsert(), debounce, refuse: None, partitions: PARTITIONS, idle_check: WAIT };
         let mut core = LandPartition::new(name, settings, 0, Some(schema.clone()), 1);
         let (mut from, mut batches, now) = (log.partition(number).enumerate(), Vec::new(), Duration::ZERO);
         let mut left = records.len();

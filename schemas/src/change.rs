@@ -86,6 +86,9 @@ pub struct Change<'a> {
     pub unauthored: ColumnSet,
     /// Encoded key columns, in key order, none NULL; `None` for marks.
     pub key: Option<&'a [u8]>,
+    /// Where this is half of a key change, the row's key on its other side, encoded as `key` is: the new key of a delete, the former key of
+    /// what created the row anew (ARCHITECTURE.md, Key change).
+    pub other_key: Option<&'a [u8]>,
     /// Encoded row before, where the source gave a true one.
     pub before: Option<&'a [u8]>,
     /// Encoded row after, except for deletes and marks.
@@ -126,7 +129,7 @@ impl<'a> Change<'a> {
             }
         }
         put_long(out, 0);
-        for row in [self.key, self.before, self.after] {
+        for row in [self.key, self.other_key, self.before, self.after] {
             put_optional(out, row, |out, v| out.extend_from_slice(v));
         }
     }
@@ -147,12 +150,14 @@ impl<'a> Change<'a> {
         };
         let snapshot = if reader.present()? { Some(reader.long()?) } else { None };
         let unauthored = read_positions(&mut reader, schema.columns().len())?;
-        let key = take_row(&mut reader, |r| schema.key_columns().try_for_each(|c| row::skip_plain(c.ty, r)))?;
+        let key_columns = |r: &mut Reader<'_>| schema.key_columns().try_for_each(|c| row::skip_plain(c.ty, r));
+        let key = take_row(&mut reader, key_columns)?;
+        let other_key = take_row(&mut reader, key_columns)?;
         let whole = |r: &mut Reader<'_>| schema.columns().iter().try_for_each(|c| row::skip(c.ty, r));
         let before = take_row(&mut reader, whole)?;
         let after = take_row(&mut reader, whole)?;
         reader.finish()?;
-        Ok(Self { op, sequence, event_time, source, snapshot, unauthored, key, before, after })
+        Ok(Self { op, sequence, event_time, source, snapshot, unauthored, key, other_key, before, after })
     }
 
     /// Appends the change as one line of JSON, for people: values as canonical text where JSON would round them.
@@ -165,10 +170,12 @@ impl<'a> Change<'a> {
         if let Some(id) = self.snapshot {
             write!(out, ",\"snapshot\":{id}").expect("a String takes every write");
         }
-        if let Some(key) = self.key {
-            out.push_str(",\"key\":");
-            let mut reader = Reader::new(key);
-            write_object(out, schema.key_columns().map(|c| row::read_plain(c.ty, &mut reader).map(|v| (c, v))))?;
+        for (name, key) in [("key", self.key), ("other_key", self.other_key)] {
+            if let Some(key) = key {
+                write!(out, ",\"{name}\":").expect("a String takes every write");
+                let mut reader = Reader::new(key);
+                write_object(out, schema.key_columns().map(|c| row::read_plain(c.ty, &mut reader).map(|v| (c, v))))?;
+            }
         }
         for (name, row) in [("before", self.before), ("after", self.after)] {
             if let Some(row) = row {
@@ -295,8 +302,9 @@ mod tests {
         let schema = schema();
         let (_, fingerprint) = contract::of(&schema);
         let sequence = Sequence::of_dialect(0, 7, 8, 0);
-        let (mut key, mut after) = (Vec::new(), Vec::new());
+        let (mut key, mut former, mut after) = (Vec::new(), Vec::new(), Vec::new());
         row::put_plain(crate::LogicalType::Int64, Value::Int(5), &mut key).expect("fits");
+        row::put_plain(crate::LogicalType::Int64, Value::Int(4), &mut former).expect("fits");
         row::put(crate::LogicalType::Int64, Value::Int(5), &mut after).expect("fits");
         after.extend_from_slice(&[0, 0]);
         let change = Change {
@@ -314,6 +322,7 @@ mod tests {
             snapshot: None,
             unauthored: [1].into_iter().collect(),
             key: Some(&key),
+            other_key: Some(&former),
             before: None,
             after: Some(&after),
         };
@@ -329,6 +338,7 @@ mod tests {
         change.write_json(&schema, &mut line).expect("well formed");
         let json: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(json["after"], serde_json::json!({"id": 5, "total": null}));
+        assert_eq!((&json["key"], &json["other_key"]), (&serde_json::json!({"id": 5}), &serde_json::json!({"id": 4})));
         assert_eq!(json["unauthored"], serde_json::json!(["note"]));
         assert_eq!(json["sequence"], "0/7/8/0");
     }
@@ -345,6 +355,7 @@ mod tests {
             snapshot: None,
             unauthored: [3].into_iter().collect(),
             key: None,
+            other_key: None,
             before: None,
             after: None,
         };

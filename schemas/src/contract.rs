@@ -94,6 +94,8 @@ pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
             {"name": "unauthored", "doc": "Positions in Row of the columns that this change does not carry: neither NULL nor a value.",
              "type": {"type": "array", "items": "int"}},
             {"name": "key", "type": ["null", {"type": "record", "name": "Key", "fields": columns(&mut schema.key_columns(), false)}]},
+            {"name": "other_key", "doc": "Half of a key change: the new key of a delete, the former key of what created the row anew.",
+             "type": ["null", "Key"]},
             {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": columns(&mut schema.columns().iter(), true)}]},
             {"name": "after", "type": ["null", "Row"]},
         ],

@@ -179,7 +179,9 @@ impl Truth {
         let (rows, _) = reference::replica(source, &names);
         truth.expected = rows.iter().map(|(key, r)| (key.clone(), row(r))).collect();
         let mut above: BTreeMap<(i32, i32), i64> = BTreeMap::new();
-        let mut of_key: HashMap<&str, Vec<(Place, &Fact)>> = HashMap::new();
+        // Facts per partition of the log: a key change finds what was not sent only there. Keys that rest on another one change with it.
+        let mut of_log: HashMap<i32, reference::Facts<'_>> = HashMap::new();
+        let mut heirs: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for record in log {
             let (partition, offset) = (record.partition.unwrap_or(0), record.offset);
             let header = record.headers.iter().find(|(name, _)| name == HEADER).map(|(_, value)| value.as_slice());
@@ -206,14 +208,31 @@ impl Truth {
                     continue;
                 }
             };
-            let known = of_key.entry(key).or_default();
-            known.push((place, &facts[&place]));
-            let shown = reference::fold(known, &names).map(|r| row(&r));
-            let line = truth.lines.entry(key.clone()).or_insert_with(|| Line { partition, states: Vec::new() });
-            if line.partition != partition {
-                broken(&mut truth.violations, Broken::Ledger, format!("{table}: key {key} is in log partitions {} and {partition}", line.partition));
+            let known = of_log.entry(partition).or_default();
+            known.entry(key).or_default().push((place, &facts[&place]));
+            if let Fact::Change { former: Some(former), .. } = &facts[&place] {
+                let _ = heirs.entry(former).or_default().insert(key);
             }
-            line.states.push((offset, shown));
+            let mut touched: Vec<&str> = vec![key];
+            let mut next = 0;
+            while let Some(at) = touched.get(next) {
+                next += 1;
+                let more: Vec<&str> = heirs.get(at).into_iter().flatten().copied().filter(|heir| known.contains_key(heir)).collect();
+                more.into_iter().for_each(|heir| {
+                    if !touched.contains(&heir) {
+                        touched.push(heir)
+                    }
+                });
+            }
+            for at in touched {
+                let shown = reference::fold(at, known, &names).map(|r| row(&r));
+                let line = truth.lines.entry(at.to_owned()).or_insert_with(|| Line { partition, states: Vec::new() });
+                if line.partition != partition {
+                    let partitions = (line.partition, partition);
+                    broken(&mut truth.violations, Broken::Ledger, format!("{table}: key {at} is in log partitions {partitions:?}"));
+                }
+                line.states.push((offset, shown));
+            }
         }
         truth.facts = facts;
         truth

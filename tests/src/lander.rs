@@ -27,25 +27,30 @@ pub(crate) struct Landed {
 /// Settings that never wait.
 pub(crate) fn settings(fold: Config) -> Settings {
     let debounce = Debounce { quiet: Duration::ZERO, max_delay: Duration::ZERO, rows_max: 100, bytes_max: 1 << 20 };
-    Settings { fold, debounce, refuse: None, idle_check: Duration::from_secs(60) }
+    Settings { fold, debounce, refuse: None, partitions: 1, idle_check: Duration::from_secs(60) }
 }
 
 /// Lands a log; `ends(i)` tells whether a batch ends behind the record `i`.
 pub(crate) fn land(config: Config, log: &[Record], ends: impl Fn(usize) -> bool) -> Landed {
+    land_with(settings(config), log, ends, &mut MemoryState::default())
+}
+
+/// The same with settings and a state of the caller's.
+pub(crate) fn land_with(settings: Settings, log: &[Record], ends: impl Fn(usize) -> bool, state: &mut MemoryState) -> Landed {
     let name = SlotName { replica: "store.t".to_owned(), generation: 0, partition: 0 };
     let store = Store::new(Style::Transactional);
-    let (mut sink, mut state) = (MemorySink::new(store.clone()), MemoryState::default());
-    let mut partition = Partition::new(name, settings(config), 0, None, 1);
+    let mut sink = MemorySink::new(store.clone());
+    let mut partition = Partition::new(name, settings, 0, None, 1);
     let mut target = Target { replica: "store.t".to_owned(), table: "t".to_owned(), generation: 0, build: 0, schema: small::SCHEMA.clone() };
     let mut landed = Landed { rows: Vec::new(), batches: Vec::new(), letters: Vec::new() };
     let mut next = 0;
     let now = Duration::ZERO;
     loop {
-        match partition.next(now, &mut state).expect("goes on") {
+        match partition.next(now, state).expect("goes on") {
             Step::Claim => {
                 let claim = sink.claim(&target, 0).expect("nobody else is there");
                 let bounds = LogBounds { begin: 0, end: log.len() as i64 };
-                assert_eq!(partition.claimed(claim, bounds, &mut state, now).expect("the log is whole"), 0);
+                assert_eq!(partition.claimed(claim, bounds, state, now).expect("the log is whole"), 0);
             }
             Step::Contract(_) => partition.contract(*small::FINGERPRINT, (**small::SCHEMA).clone()).expect("the first schema"),
             Step::Prepare(schema) => {
@@ -59,7 +64,7 @@ pub(crate) fn land(config: Config, log: &[Record], ends: impl Fn(usize) -> bool)
                 landed.batches.push(partition.batch().deltas().map(delta).collect());
                 landed.letters.extend(partition.letters().iter().map(|l| (l.offset, l.code)));
                 sink.land(&target, partition.batch()).expect("nobody else is there");
-                partition.landed(&mut state, now).expect("memory");
+                partition.landed(state, now).expect("memory");
             }
             Step::Check => unreachable!("no time passes"),
             Step::Commit(_) => {}

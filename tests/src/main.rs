@@ -10,6 +10,7 @@ mod crash;
 mod dice;
 mod golden;
 mod harness;
+mod key_change;
 mod lander;
 mod landing;
 mod live;

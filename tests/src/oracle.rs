@@ -31,6 +31,10 @@ pub(crate) enum What {
     Read(Cells, Option<i64>),
     /// Delete.
     Delete,
+    /// The delete half of a key change: the key that the row has from now on.
+    Leave(u8),
+    /// The create half: the key that the row had before, and whether that key's changes are in the same partition of the log.
+    Arrive(Cells, u8, bool),
     /// A bare tombstone; its sequence means nothing.
     Bare,
     /// The whole table is emptied; its key means nothing.
@@ -75,14 +79,18 @@ pub(crate) struct Row {
 
 fn cells(what: What) -> Option<Cells> {
     match what {
-        What::Write(cells) | What::Read(cells, _) => Some(cells),
+        What::Write(cells) | What::Read(cells, _) | What::Arrive(cells, ..) => Some(cells),
         _ => None,
     }
 }
 
+fn deletes(what: What) -> bool {
+    matches!(what, What::Delete | What::Leave(_))
+}
+
 /// Greater wins. Where the texts end (equal offsets of two source partitions, under a dialect's sequence), delete wins, then bytes.
 fn tie(record: &Record, rules: Rules) -> (u8, i64, u32, bool, Values) {
-    let (delete, read) = (record.what == What::Delete, matches!(record.what, What::Read(..)));
+    let (delete, read) = (deletes(record.what), matches!(record.what, What::Read(..)));
     let bytes = cells(record.what).unwrap_or_default().map(Option::flatten);
     if rules.user {
         (if delete { 2 } else { u8::from(!read) }, record.at.offset, 0, delete, bytes)
@@ -113,7 +121,7 @@ fn cuts(records: &[Record], events: &[&Record], key: u8) -> Vec<Rank> {
                         before = Some(event);
                     }
                 }
-                let Some(before) = before.filter(|b| b.what != What::Delete) else { continue };
+                let Some(before) = before.filter(|b| !deletes(b.what)) else { continue };
                 let void = line.iter().any(|e| e.at > record.at && e.seq == before.seq && !matches!(e.what, What::Refused(..)));
                 if !void {
                     cuts.push((before.seq, 2));
@@ -127,15 +135,33 @@ fn cuts(records: &[Record], events: &[&Record], key: u8) -> Vec<Rank> {
 
 /// All rows that a key ever had.
 pub(crate) fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
-    let mut events: Vec<&Record> = records.iter().filter(|r| r.key == key && (cells(r.what).is_some() || r.what == What::Delete)).collect();
+    walk(records, key, rules, None).0
+}
+
+/// The rows of a key, and what each column is at last: below a place, where one is given. The row that a key change takes along is what its
+/// former key has just below the place of the change; nothing that stood under the new key is part of it.
+fn walk(records: &[Record], key: u8, rules: Rules, below: Option<u64>) -> (Vec<Row>, Cells) {
+    let mut events: Vec<&Record> = records.iter().filter(|r| r.key == key && (cells(r.what).is_some() || deletes(r.what))).collect();
     let cuts = cuts(records, &events, key);
     events.sort_by_key(|e| (e.seq, tie(e, rules)));
 
     // Collapse ties: the winner says what happened, and each column comes from the first of the tie that has it. A delete has NULL for all.
+    let nothing: Cells = if rules.blank { [Some(None); 3] } else { [None; 3] };
     let mut line: BTreeMap<Rank, Option<Cells>> = BTreeMap::new();
+    // Where key changes brought a row here: from which key, and whether that key's changes are known here.
+    let mut brought: BTreeMap<u64, (u8, bool)> = BTreeMap::new();
+    for event in &events {
+        if let What::Arrive(cells, from, near) = event.what
+            && cells.iter().any(Option::is_none)
+        {
+            let known = brought.entry(event.seq).or_insert((from, near));
+            *known = (*known).max((from, near));
+        }
+    }
     for event in events {
         let of_tie = line.entry((event.seq, 1)).or_insert(Some([None; 3]));
-        let losers = of_tie.unwrap_or([Some(None); 3]);
+        // A row that was brought here is not blanked by a delete of what stood here at that place.
+        let losers = of_tie.unwrap_or(if brought.contains_key(&event.seq) { [None; 3] } else { [Some(None); 3] });
         *of_tie = cells(event.what).map(|own| std::array::from_fn(|c| own[c].or(losers[c])));
     }
     for cut in cuts {
@@ -145,17 +171,27 @@ pub(crate) fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
         let _ = line.insert(cut, None);
     }
 
+    if let Some(below) = below {
+        line.retain(|rank, _| *rank < (below, 1));
+        // What a full snapshot read at that very place would be the row, but the delete there has outranked it.
+        if records.iter().any(|r| r.key == key && r.seq == below && matches!(r.what, What::Read(_, Some(_)))) {
+            return (Vec::new(), nothing);
+        }
+    }
     let mut rows: Vec<Row> = Vec::new();
-    let mut previous: Cells = if rules.blank { [Some(None); 3] } else { [None; 3] };
+    let mut previous = nothing;
     let mut open = false;
     for (rank, cells) in line {
         let Some(cells) = cells else {
             if std::mem::take(&mut open) {
                 rows.last_mut().expect("a run is open").end = Some(rank);
             }
-            previous = if rules.blank { [Some(None); 3] } else { [None; 3] };
+            previous = nothing;
             continue;
         };
+        if let Some((from, near)) = brought.get(&rank.0) {
+            previous = if *near { walk(records, *from, rules, Some(rank.0)).1 } else { nothing };
+        }
         let resolved: Cells = std::array::from_fn(|c| cells[c].or(previous[c]));
         previous = resolved;
         let complete = resolved.iter().all(Option::is_some);
@@ -173,7 +209,7 @@ pub(crate) fn history(records: &[Record], key: u8, rules: Rules) -> Vec<Row> {
             rows.push(Row { start: rank, end: None, tail: rank, values });
         }
     }
-    rows
+    (rows, previous)
 }
 
 /// The row that a key has now.

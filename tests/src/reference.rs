@@ -3,7 +3,7 @@
 //! Independent of Landfall: it shares no code with it, reads records with `serde_json`, and folds the set of a key's events naively, from
 //! nothing, each time (SEMANTICS.md A.2, A.3; ARCHITECTURE.md, Repeats, zombies and order, for bare tombstones). Slow and plain on purpose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use num_bigint::BigInt;
 use serde_json::Value;
@@ -17,8 +17,9 @@ pub type Row = BTreeMap<String, Option<String>>;
 /// What a source record says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A row was written, or deleted where there is no row. Columns that were not sent are missing.
-    Change { key: String, at: (u64, u64), snapshot: bool, row: Option<Row> },
+    /// A row was written, or deleted where there is no row. Columns that were not sent are missing; they are in the row of the former key
+    /// where the change names one.
+    Change { key: String, at: (u64, u64), snapshot: bool, row: Option<Row>, former: Option<String> },
     /// A null value.
     Tombstone { key: String },
     /// Nothing that could be a change: a dead letter.
@@ -63,7 +64,7 @@ fn unbase64(text: &str) -> Vec<u8> {
 
 /// An event on its way into the fold: position, tick, whether it was streamed, place, row. In this order it sorts; of equal positions the
 /// last wins.
-type Event<'a> = ((u64, u64), u8, bool, Place, Option<&'a Row>);
+type Event<'a> = ((u64, u64), u8, bool, Place, Option<&'a Row>, Option<&'a str>);
 
 /// Reads a record of a Debezium topic with schemas.
 pub fn read(record: &Record) -> Fact {
@@ -71,8 +72,9 @@ pub fn read(record: &Record) -> Fact {
 }
 
 fn parse(record: &Record) -> Option<Fact> {
+    let joined = |key: &Value| Some(key.as_object()?.values().map(Value::to_string).collect::<Vec<_>>().join(","));
     let key: Value = serde_json::from_slice(record.key.as_deref()?).ok()?;
-    let key = key["payload"].as_object()?.values().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let key = joined(&key["payload"])?;
     let Some(value) = &record.value else { return Some(Fact::Tombstone { key }) };
     let value: Value = serde_json::from_slice(value).ok()?;
     let (payload, op) = (&value["payload"], value["payload"]["op"].as_str()?);
@@ -98,12 +100,25 @@ fn parse(record: &Record) -> Option<Fact> {
         }
         _ => return None,
     };
-    Some(Fact::Change { key, at: (commit, lsn), snapshot, row })
+    let header = record.headers.iter().find(|(name, _)| name == "__debezium.oldkey").map(|(_, value)| value);
+    let former = header.filter(|_| op == "c").and_then(|value| joined(&serde_json::from_slice(value).ok()?));
+    Some(Fact::Change { key, at: (commit, lsn), snapshot, row, former })
 }
 
-/// The row of one key after these facts about it, whatever the order in which they are given; `None` where there is none.
-pub fn fold(facts: &[(Place, &Fact)], columns: &[&str]) -> Option<Row> {
-    let mut facts = facts.to_vec();
+/// Facts by key.
+pub type Facts<'a> = HashMap<&'a str, Vec<(Place, &'a Fact)>>;
+
+/// The row of one key after these facts, whatever the order in which they are given; `None` where there is none. All keys that are given
+/// are in one partition of the log, or no value is asked for across its partitions.
+pub fn fold(key: &str, facts: &Facts<'_>, columns: &[&str]) -> Option<Row> {
+    // A value that was never sent is no NULL: the row waits until it comes.
+    state(key, facts, columns, None).filter(|row| columns.iter().all(|c| row.contains_key(*c)))
+}
+
+/// What is known of the row of a key, at last or just before a position.
+fn state(key: &str, facts: &Facts<'_>, columns: &[&str], before_position: Option<(u64, u64)>) -> Option<Row> {
+    let all = facts;
+    let mut facts = facts.get(key)?.clone();
     facts.sort_by_key(|(place, _)| *place);
     // Where each partition sends a position for the last time, and the record of the key that a tombstone there would follow.
     let mut sent: BTreeMap<(i32, (u64, u64)), i64> = BTreeMap::new();
@@ -116,8 +131,8 @@ pub fn fold(facts: &[(Place, &Fact)], columns: &[&str]) -> Option<Row> {
     let mut events: Vec<Event<'_>> = Vec::new();
     for (place, fact) in &facts {
         match fact {
-            Fact::Change { at, snapshot, row, .. } => {
-                events.push((*at, 0, !snapshot, *place, row.as_ref()));
+            Fact::Change { at, snapshot, row, former, .. } => {
+                events.push((*at, 0, !snapshot, *place, row.as_ref(), former.as_deref()));
                 if !(*snapshot && before.get(&place.0).is_some_and(|(last, _)| at < last)) {
                     let _ = before.insert(place.0, (*at, row.is_some()));
                 }
@@ -127,28 +142,38 @@ pub fn fold(facts: &[(Place, &Fact)], columns: &[&str]) -> Option<Row> {
                 if let Some((behind, true)) = before.get(&place.0)
                     && sent[&(place.0, *behind)] < place.1
                 {
-                    events.push((*behind, 1, true, *place, None));
+                    events.push((*behind, 1, true, *place, None, None));
                 }
             }
         }
     }
-    events.sort_by_key(|(at, tick, streamed, place, _)| (*at, *tick, *streamed, *place));
+    if let Some(position) = before_position {
+        // A row that a snapshot read at that very position would be the one, but it is not known to stand above all others.
+        if events.iter().any(|e| e.0 == position && !e.2) {
+            return None;
+        }
+        events.retain(|e| e.0 < position);
+    }
+    events.sort_by_key(|(at, tick, streamed, place, ..)| (*at, *tick, *streamed, *place));
     let mut current: Option<Row> = None;
     for group in events.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        // What a key change brought continues the row of its former key, not what stood here.
+        if let Some(former) = group.iter().find_map(|e| e.5) {
+            current = state(former, all, columns, Some(group[0].0));
+        }
         current = group.last().and_then(|winner| winner.4).map(|_| {
             let from_tie = |c: &str| group.iter().rev().map_while(|e| e.4).find_map(|row| row.get(c).cloned());
             let from_before = |c: &str| current.as_ref().and_then(|row| row.get(c).cloned());
             columns.iter().filter_map(|c| Some(((*c).to_owned(), from_tie(c).or_else(|| from_before(c))?))).collect()
         });
     }
-    // A value that was never sent is no NULL: the row waits until it comes.
-    current.filter(|row| columns.iter().all(|c| row.contains_key(*c)))
+    current
 }
 
-/// The rows of all keys, and where the dead letters stood.
+/// The rows of all keys, and where the dead letters stood. Sources leave nothing unsent in a key change across partitions of the log.
 pub fn replica(records: &[Record], columns: &[&str]) -> (BTreeMap<String, Row>, Vec<Place>) {
     let facts: Vec<(Place, Fact)> = records.iter().map(|r| ((r.partition.unwrap_or(0), r.offset), read(r))).collect();
-    let mut by_key: BTreeMap<&str, Vec<(Place, &Fact)>> = BTreeMap::new();
+    let mut by_key: Facts<'_> = HashMap::new();
     let mut poison = Vec::new();
     for (place, fact) in &facts {
         match fact {
@@ -156,7 +181,7 @@ pub fn replica(records: &[Record], columns: &[&str]) -> (BTreeMap<String, Row>, 
             Fact::Poison => poison.push(*place),
         }
     }
-    (by_key.into_iter().filter_map(|(key, facts)| Some((key.to_owned(), fold(&facts, columns)?))).collect(), poison)
+    (by_key.keys().filter_map(|key| Some(((*key).to_owned(), fold(key, &by_key, columns)?))).collect(), poison)
 }
 
 #[cfg(test)]
@@ -167,11 +192,17 @@ mod tests {
 
     fn write(at: u64, a: Option<&str>, b: Option<&str>) -> Fact {
         let cell = |name: &str, v: Option<&str>| v.map(|v| (name.to_owned(), Some(v.to_owned())));
-        Fact::Change { key: "1".into(), at: (at, at), snapshot: false, row: Some([cell("a", a), cell("b", b)].into_iter().flatten().collect()) }
+        Fact::Change {
+            key: "1".into(),
+            at: (at, at),
+            snapshot: false,
+            row: Some([cell("a", a), cell("b", b)].into_iter().flatten().collect()),
+            former: None,
+        }
     }
 
     fn delete(at: u64) -> Fact {
-        Fact::Change { key: "1".into(), at: (at, at), snapshot: false, row: None }
+        Fact::Change { key: "1".into(), at: (at, at), snapshot: false, row: None, former: None }
     }
 
     fn bare() -> Fact {
@@ -179,10 +210,18 @@ mod tests {
     }
 
     fn shown(facts: &[Fact]) -> Option<String> {
-        let placed: Vec<(Place, &Fact)> = facts.iter().enumerate().map(|(i, f)| ((0, i as i64), f)).collect();
-        let forward = fold(&placed, &COLUMNS);
-        let backward: Vec<(Place, &Fact)> = placed.iter().rev().copied().collect();
-        assert_eq!(forward, fold(&backward, &COLUMNS), "the fold is of the set");
+        shown_at("1", facts)
+    }
+
+    fn shown_at(key: &str, facts: &[Fact]) -> Option<String> {
+        let mut placed: Facts<'_> = HashMap::new();
+        for (i, fact) in facts.iter().enumerate() {
+            let (Fact::Change { key, .. } | Fact::Tombstone { key }) = fact else { continue };
+            placed.entry(key).or_default().push(((0, i as i64), fact));
+        }
+        let forward = fold(key, &placed, &COLUMNS);
+        placed.values_mut().for_each(|facts| facts.reverse());
+        assert_eq!(forward, fold(key, &placed, &COLUMNS), "the fold is of the set");
         forward.map(|row| row.values().map(|v| v.clone().unwrap_or_default()).collect::<Vec<_>>().join(","))
     }
 
@@ -203,6 +242,19 @@ mod tests {
         assert_eq!(shown(&[write(5, x, x), delete(7), bare(), write(9, y, y)]).as_deref(), Some("y,y"), "behind a d it says nothing");
         assert_eq!(shown(&[bare()]), None);
         assert_eq!(shown(&[write(5, x, x), write(5, y, None)]).as_deref(), Some("y,x"), "a tie: the later wins, its gap is filled from the tie");
+    }
+
+    #[test]
+    fn a_key_change_takes_along_what_was_not_sent() {
+        let came = |at: u64, from: &str, a: Option<&str>, b: Option<&str>| match write(at, a, b) {
+            Fact::Change { at, row, .. } => Fact::Change { key: "2".into(), at, snapshot: false, row, former: Some(from.into()) },
+            other => other,
+        };
+        let (x, y) = (Some("x"), Some("y"));
+        assert_eq!(shown_at("2", &[write(5, x, y), delete(7), bare(), came(7, "1", x, None)]).as_deref(), Some("x,y"));
+        assert_eq!(shown_at("2", &[came(7, "1", x, None), write(5, x, y)]).as_deref(), Some("x,y"), "whatever came first");
+        assert_eq!(shown_at("2", &[write(5, x, y), write(9, y, x), came(7, "1", x, None)]).as_deref(), Some("x,y"), "as it was at that place");
+        assert_eq!(shown_at("2", &[write(5, x, y), delete(6), came(7, "1", x, None)]), None, "there was no row");
     }
 
     #[test]

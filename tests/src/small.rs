@@ -91,6 +91,7 @@ pub(crate) struct Parts {
     snapshot: Option<i64>,
     unauthored: ColumnSet,
     key_row: Option<Vec<u8>>,
+    other_key: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
     version: usize,
     /// The canonical key; none for marks.
@@ -125,8 +126,9 @@ impl Parts {
     pub(crate) fn of_version(record: &Record, version: usize) -> Self {
         let (op, cells) = match record.what {
             What::Write(cells) => (Op::Update, Some(cells)),
+            What::Arrive(cells, ..) => (Op::Create, Some(cells)),
             What::Read(cells, _) => (Op::Read, Some(cells)),
-            What::Delete | What::Bare => (Op::Delete, None),
+            What::Delete | What::Leave(_) | What::Bare => (Op::Delete, None),
             What::Truncate => (Op::Truncate, None),
             What::Sweep(_) => (Op::SnapshotEnd, None),
             What::Refused(..) => unreachable!("only the oracle knows what a replica refuses"),
@@ -142,6 +144,7 @@ impl Parts {
             snapshot,
             unauthored: cells.as_ref().map(|cells| unauthored(cells, version)).unwrap_or_default(),
             key_row: (!op.is_mark()).then(|| plain_key(record.key)),
+            other_key: if let What::Arrive(_, other, _) | What::Leave(other) = record.what { Some(plain_key(other)) } else { None },
             after: cells.as_ref().map(|cells| row(record.key, cells, version)),
             version,
             key: (!op.is_mark()).then(|| key(record.key)),
@@ -158,6 +161,7 @@ impl Parts {
             snapshot: self.snapshot,
             unauthored: self.unauthored.clone(),
             key: self.key_row.as_deref(),
+            other_key: self.other_key.as_deref(),
             before: None,
             after: self.after.as_deref(),
         }

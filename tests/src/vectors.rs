@@ -124,7 +124,7 @@ fn fold_index(order: &[Record], split: u32, key: u8, shape: Shape) -> Vec<(u64, 
             }
             _ => event(Kind::Delete, RowSpan::default(), ColumnSet::new()),
         };
-        index.insert(Arrival { source: record.at.source.into(), sequence, snapshot: None, event }, Ties::User, &arena);
+        index.insert(Arrival { source: record.at.source.into(), sequence, snapshot: None, former: None, event }, Ties::User, &arena);
         if pruned {
             index.prune();
         }

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use landfall::log::murmur2;
+use landfall_schemas::{LogicalType, key};
 use serde_json::{Value, json};
 
 use crate::harness::kafka::Record;
@@ -37,6 +39,8 @@ pub struct Mix {
     pub delete_only: u64,
     /// Changes of a live key that give it another key.
     pub key_changes: u64,
+    /// Key changes that leave the large column unsent; both keys are then in one partition of the log, where its value can be found.
+    pub unsent_moves: u64,
     /// Updates that leave the large column unsent.
     pub unauthored: u64,
     /// Changes of any key that insert one that was there before, where there is one.
@@ -60,6 +64,7 @@ impl Mix {
         tombstone_only: 20,
         delete_only: 20,
         key_changes: 7,
+        unsent_moves: 50,
         unauthored: 16,
         reinserts: 10,
         poison: 2,
@@ -74,6 +79,7 @@ impl Mix {
         tombstone_only: 0,
         delete_only: 0,
         key_changes: 0,
+        unsent_moves: 0,
         unauthored: 0,
         reinserts: 0,
         poison: 0,
@@ -95,7 +101,9 @@ pub struct Tally {
     pub reinserts: u64,
     /// Of them, key changes.
     pub key_changes: u64,
-    /// Of them, with the large column unsent.
+    /// Of those, with the large column unsent.
+    pub unsent_moves: u64,
+    /// Updates with the large column unsent.
     pub unauthored: u64,
     /// Of them, updates that put a row back to what it was before.
     pub reverts: u64,
@@ -428,8 +436,12 @@ impl Workload {
                 out.push(self.late_read(id, &old));
             }
         } else if self.rng.percent(self.mix.key_changes) {
-            let new = (HOT + 1..HOT + 2 * COLD).find(|n| !self.live.contains_key(n)).unwrap_or(10_000);
+            let free = |n: &i64| !self.live.contains_key(n);
+            let near = (HOT + 1..HOT + 40 * COLD).find(|n| free(n) && Self::lot(*n) == Self::lot(id));
+            let near = near.filter(|_| self.rng.percent(self.mix.unsent_moves));
+            let new = near.or_else(|| (HOT + 1..HOT + 2 * COLD).find(free)).unwrap_or(10_000);
             self.tally.key_changes += 1;
+            self.tally.unsent_moves += u64::from(near.is_some());
             self.remove(id);
             self.gone.retain(|gone| *gone != new);
             self.gone.push(id);
@@ -441,7 +453,7 @@ impl Workload {
             tombstone.headers.push(moved);
             *order += 1;
             let spot = Spot { order: Some(*order), ..spot };
-            let mut create = self.event(ORDERS, new, "c", Value::Null, Self::row(new, &old, true), &spot);
+            let mut create = self.event(ORDERS, new, "c", Value::Null, Self::row(new, &old, near.is_none()), &spot);
             create.headers.push(came);
             let _ = self.live.insert(new, old);
             out.extend([delete, tombstone, create]);
@@ -472,6 +484,13 @@ impl Workload {
     fn remove(&mut self, id: i64) {
         let _ = self.live.remove(&id);
         let _ = self.before.remove(&id);
+    }
+
+    /// Keys of one lot are in one partition of a log of up to four partitions.
+    fn lot(id: i64) -> i32 {
+        let mut key = Vec::new();
+        key::encode(LogicalType::Int32, landfall_schemas::Value::Int(id), &mut key).expect("an integer is a key");
+        murmur2::partition(&key, 12)
     }
 
     /// A row that an incremental snapshot read before the transaction of now, and that is sent within it: no LSN, no transaction of its own.
@@ -539,6 +558,7 @@ mod tests {
             ("deletes", tally.deletes, 13.0, 27.0),
             ("re-inserts", tally.reinserts, 9.0, 40.0),
             ("key changes", tally.key_changes, 2.5, 8.0),
+            ("key changes with an unsent text", tally.unsent_moves, 1.0, 4.5),
             ("unauthored columns", tally.unauthored, 6.0, 14.0),
             ("rows put back", tally.reverts, 1.0, 6.0),
         ] {

@@ -173,7 +173,8 @@ impl<'a> Converter<'a> {
             let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options(self.arguments, &record.topic)));
         }
         let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
-        let decoded = decoder.decode(Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref() });
+        let decoded =
+            decoder.decode(Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) });
         let rejected = match decoded {
             Ok(Decoded::Ignored(_)) => {
                 self.counts.ignored += 1;

@@ -1,6 +1,6 @@
 //! How the index of a key is stored: layout 1 of a state value.
 //!
-//! `01`, then groups, tombstones, last records and spared snapshots, each counted. A last record that stands in a group refers to it instead of repeating its
+//! `01`, then groups, tombstones, last records, spared snapshots and heirs, each counted. A last record that stands in a group refers to it instead of repeating its
 //! sequence, which keeps the usual key (one event, one source partition) at some fifty bytes beside its row. Reading copies the value into
 //! the arena once and takes rows as spans of it.
 
@@ -9,7 +9,7 @@ use landfall_schemas::provenance::Place;
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
 use smallvec::SmallVec;
 
-use super::index::{Arena, Event, Group, Index, Kind, Last, RowSpan, Span, Tombstone};
+use super::index::{Arena, Event, Group, Heir, Index, Kind, Last, RowSpan, Span, Tombstone};
 
 const LAYOUT: u8 = 1;
 
@@ -19,7 +19,11 @@ pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
     put_varint(out, index.groups.len() as u64);
     for group in &index.groups {
         put_sequence(out, &group.sequence);
-        put_varint(out, group.sent.len() as u64);
+        // The lowest bit tells whether a former key follows; nearly no group has one.
+        put_varint(out, (group.sent.len() as u64) << 1 | u64::from(group.former.is_some()));
+        if let Some(former) = group.former {
+            put_bytes(out, arena.get(former));
+        }
         for (source, place) in &group.sent {
             put_varint(out, u64::from(*source));
             put_place(out, *place);
@@ -59,6 +63,11 @@ pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
     }
     put_varint(out, index.spared.len() as u64);
     index.spared.iter().for_each(|id| put_long(out, *id));
+    put_varint(out, index.heirs.len() as u64);
+    for heir in &index.heirs {
+        put_sequence(out, &heir.behind);
+        put_bytes(out, arena.get(heir.key));
+    }
 }
 
 /// Reads a stored index; its bytes are copied into the arena.
@@ -72,7 +81,9 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
     for _ in 0..reader.varint()? {
         let sequence = read_sequence(&mut reader)?;
         let mut sent = SmallVec::new();
-        for _ in 0..reader.varint()? {
+        let count = reader.varint()?;
+        let former = if count & 1 == 1 { Some(read_span(&mut reader, whole, value.len())?) } else { None };
+        for _ in 0..count >> 1 {
             sent.push((read_source(&mut reader)?, read_place(&mut reader)?));
         }
         let mut snapshots = SmallVec::new();
@@ -86,7 +97,7 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
         if events.is_empty() {
             return Err(WireError::Index);
         }
-        index.groups.push(Group { sequence, sent, snapshots, events });
+        index.groups.push(Group { sequence, sent, snapshots, former, events });
     }
     for _ in 0..reader.varint()? {
         let (source, place) = (read_source(&mut reader)?, read_place(&mut reader)?);
@@ -102,6 +113,11 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
     }
     for _ in 0..reader.varint()? {
         index.spared.push(reader.long()?);
+    }
+    for _ in 0..reader.varint()? {
+        let behind = read_sequence(&mut reader)?;
+        let key = read_span(&mut reader, whole, value.len())?;
+        index.heirs.push(Heir { behind, key });
     }
     reader.finish()?;
     Ok(index)
@@ -125,11 +141,16 @@ fn read_event(reader: &mut Reader<'_>, whole: Span, length: usize) -> Result<Eve
             }
             event.unauthored.insert(column as usize);
         }
-        let row = reader.bytes()?;
-        let end = (length - reader.rest().len()) as u32;
-        event.row.span = whole.part(end - row.len() as u32, end);
+        event.row.span = read_span(reader, whole, length)?;
     }
     Ok(event)
+}
+
+/// Bytes with their length before them, as a span of the whole value.
+fn read_span(reader: &mut Reader<'_>, whole: Span, length: usize) -> Result<Span, WireError> {
+    let bytes = reader.bytes()?;
+    let end = (length - reader.rest().len()) as u32;
+    Ok(whole.part(end - bytes.len() as u32, end))
 }
 
 fn put_place(out: &mut Vec<u8>, place: Place) {

@@ -1,8 +1,8 @@
 //! The one fold: the events of a key, in the order of their sequences, become its rows (SEMANTICS.md A.3).
 //!
 //! All landing shapes come from here; `upsert` shows the last run where it is open. A column that an event does not author takes its
-//! predecessor's value in sequence order. Where there is no predecessor, a dialect's row is withheld rather than blanked (law 10): it stays
-//! out of the replica until an event brings the value, whatever the order of arrival.
+//! predecessor's value in sequence order; what a key change brought has its former key's row as predecessor. Where there is none, a dialect's
+//! row is withheld rather than blanked (law 10): it stays out of the replica until an event brings the value, whatever the order of arrival.
 
 use landfall_schemas::row;
 use landfall_schemas::sequence::{Rank, RankClass};
@@ -79,13 +79,20 @@ pub struct Scratch {
     steps: Vec<(Rank, Option<usize>)>,
     spans: Vec<(u32, u32)>,
     parts: Vec<Option<Span>>,
+    /// For groups that rest on another key's row, that row. The caller fills it for the index that is folded next.
+    pub(super) formers: Vec<(usize, Resolved)>,
 }
 
 /// The row so far, with the columns that have no value yet.
-#[derive(Clone, Default)]
-struct Resolved {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resolved {
     row: RowSpan,
     unresolved: ColumnSet,
+}
+
+/// What a group takes its open columns from: the row before it, or the row of its former key.
+fn predecessor<'a>(group: &Group, at: usize, own: Option<&'a Resolved>, formers: &'a [(usize, Resolved)]) -> Option<&'a Resolved> {
+    if group.former.is_none() { own } else { formers.iter().find(|(of, _)| *of == at).map(|(_, row)| row) }
 }
 
 /// Folds an index into its runs, in order. `columns` are those of the replica; rows that are put together go to the arena. Returns whether
@@ -105,18 +112,19 @@ pub fn fold(
     }
     list_steps(index, marks, &mut scratch.steps);
     let steps = std::mem::take(&mut scratch.steps);
+    let formers = std::mem::take(&mut scratch.formers);
     let mut open: Option<Run> = None;
     let mut previous: Option<Resolved> = None;
     for (rank, group) in &steps {
-        let winner = group.map(|g| &index.groups[g]);
-        let Some(group) = winner.filter(|g| g.events[0].kind != Kind::Delete) else {
+        let winner = group.map(|g| (g, &index.groups[g]));
+        let Some((at, group)) = winner.filter(|(_, g)| g.events[0].kind != Kind::Delete) else {
             if let Some(run) = open.take() {
                 out.push(Run { end: Some(rank.clone()), ..run });
             }
             previous = None;
             continue;
         };
-        let resolved = resolve(group, previous.as_ref(), config, columns, arena, scratch)?;
+        let resolved = resolve(group, predecessor(group, at, previous.as_ref(), &formers), config, columns, arena, scratch)?;
         let withheld = !resolved.unresolved.is_empty();
         match &mut open {
             Some(run) if !withheld && continues(run.row, resolved.row, &config.shape, columns, arena)? => {
@@ -133,11 +141,49 @@ pub fn fold(
         previous = Some(resolved);
     }
     scratch.steps = steps;
+    scratch.formers = formers;
     if config.shape == Shape::Upsert {
         out.clear();
     }
     out.extend(open);
     Ok(previous.is_some_and(|p| !p.unresolved.is_empty()))
+}
+
+/// The row of a key just before a sequence, which is what a key change at that sequence took along. `former` is the row that the last base
+/// below it rests on, where that is another key's.
+#[expect(clippy::too_many_arguments, reason = "what `fold` takes, and two more")]
+pub(super) fn before(
+    index: &Index,
+    marks: &Marks,
+    config: &Config,
+    columns: &[Column],
+    arena: &mut Arena,
+    scratch: &mut Scratch,
+    bound: &Sequence,
+    former: Option<Resolved>,
+) -> Result<Option<Resolved>, WireError> {
+    // A row that a full snapshot read at the very place of the key change is the one that was taken along; the delete there has outranked it.
+    if index.group(bound).is_some_and(|g| !g.snapshots.is_empty()) {
+        return Ok(None);
+    }
+    let base = index.base_below(bound);
+    list_steps(index, marks, &mut scratch.steps);
+    let steps = std::mem::take(&mut scratch.steps);
+    let end = Rank { sequence: bound.clone(), class: RankClass::Event };
+    let mut previous: Option<Resolved> = None;
+    for (_, at) in steps.iter().take_while(|(rank, _)| *rank < end) {
+        previous = match at.map(|at| (at, &index.groups[at])).filter(|(_, g)| g.events[0].kind != Kind::Delete) {
+            None => None,
+            Some((at, group)) if group.former.is_none() || Some(at) == base => {
+                let from = if group.former.is_some() { former.as_ref() } else { previous.as_ref() };
+                Some(resolve(group, from, config, columns, arena, scratch)?)
+            }
+            // A later base makes up for it.
+            Some(_) => None,
+        };
+    }
+    scratch.steps = steps;
+    Ok(previous)
 }
 
 /// The fold of one row per key without marks: only the last event and what it leaves to its predecessors count.
@@ -149,15 +195,17 @@ fn fold_last(
     scratch: &mut Scratch,
     out: &mut Vec<Run>,
 ) -> Result<bool, WireError> {
-    let mut base = index.groups.iter().rposition(Group::is_whole).unwrap_or(0);
+    let mut base = index.groups.iter().rposition(Group::is_base).unwrap_or(0);
+    let formers = std::mem::take(&mut scratch.formers);
     let mut previous: Option<Resolved> = None;
     while let Some(group) = index.groups.get(base) {
         previous = match group.events[0].kind {
             Kind::Delete => None,
-            _ => Some(resolve(group, previous.as_ref(), config, columns, arena, scratch)?),
+            _ => Some(resolve(group, predecessor(group, base, previous.as_ref(), &formers), config, columns, arena, scratch)?),
         };
         base += 1;
     }
+    scratch.formers = formers;
     let withheld = previous.as_ref().is_some_and(|p| !p.unresolved.is_empty());
     if let (Some(resolved), Some(group), false) = (previous, index.groups.last(), withheld) {
         let rank = Rank { sequence: group.sequence.clone(), class: RankClass::Event };
@@ -226,7 +274,7 @@ fn resolve(
     row::spans(columns_of(winner.row, columns)?, arena.get(winner.row.span), &mut scratch.spans)?;
     parts.extend(scratch.spans.iter().map(|(start, end)| Some(winner.row.span.part(*start, *end))));
     let mut open = winner.unauthored.clone();
-    for event in &group.events[1..] {
+    for event in group.events[1..].iter().filter(|e| group.fills(e)) {
         let taken: ColumnSet = open.iter().filter(|c| event.kind == Kind::Delete || !event.unauthored.contains(*c)).collect();
         fill(parts, &taken, (event.kind != Kind::Delete).then_some(event.row), columns, arena, &mut scratch.spans)?;
         open = open.iter().filter(|c| !taken.contains(*c)).collect();

@@ -123,6 +123,15 @@ pub struct Event {
     pub unauthored: ColumnSet,
 }
 
+/// A row that took over from this key: it rests on the last row of this key before the sequence of the key change.
+#[derive(Clone, Debug)]
+pub struct Heir {
+    /// Sequence of the key change.
+    pub behind: Sequence,
+    /// Canonical key of the row that took over.
+    pub key: Span,
+}
+
 /// How ties are decided (SEMANTICS.md A.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ties {
@@ -168,6 +177,9 @@ pub struct Group {
     pub sent: SmallVec<[(u16, Place); 1]>,
     /// Ids of the full snapshots that read the key at this sequence, ascending: a source that stood still is read at one place again.
     pub snapshots: SmallVec<[i64; 1]>,
+    /// The canonical key that the row had before, where a key change left columns unauthored: they come from that key's row, and nothing
+    /// comes from what stood under this key.
+    pub former: Option<Span>,
     /// The events that count.
     pub events: SmallVec<[Event; 1]>,
 }
@@ -176,7 +188,23 @@ impl Group {
     /// True where nothing is left to the predecessors of this sequence.
     pub fn is_whole(&self) -> bool {
         let Some((winner, others)) = self.events.split_first() else { return false };
-        winner.is_whole() || winner.unauthored.iter().all(|column| others.iter().any(|e| e.authors(column)))
+        winner.is_whole() || winner.unauthored.iter().all(|column| others.iter().any(|e| self.fills(e) && e.authors(column)))
+    }
+
+    /// The key that the row had before, where columns come from there.
+    pub fn former(&self) -> Option<Span> {
+        self.former.filter(|_| !self.is_whole())
+    }
+
+    /// Whether columns that the winner leaves open may come from another event of the tie. A row that a key change brought is not blanked by
+    /// the delete of what stood there, which is the other half where both keys are canonically one.
+    pub fn fills(&self, loser: &Event) -> bool {
+        self.former.is_none() || loser.kind != Kind::Delete
+    }
+
+    /// True where nothing that stands before this sequence under the same key matters any more.
+    pub fn is_base(&self) -> bool {
+        self.former.is_some() || self.is_whole()
     }
 
     fn insert(&mut self, event: Event, ties: Ties, arena: &Arena) {
@@ -239,6 +267,8 @@ pub struct Index {
     pub last: SmallVec<[Last; 1]>,
     /// Full snapshots that read the key in a row which the replica refused: their end spares it (ARCHITECTURE.md, Dead letters).
     pub spared: Vec<i64>,
+    /// Rows that took over from this key and rest on it, by sequence: what they need is kept (ARCHITECTURE.md, Key change).
+    pub heirs: Vec<Heir>,
 }
 
 /// An event on its way into an index.
@@ -250,6 +280,8 @@ pub struct Arrival {
     pub sequence: Sequence,
     /// Full snapshot that read it.
     pub snapshot: Option<i64>,
+    /// The canonical key that the row had before, where columns come from there.
+    pub former: Option<Span>,
     /// The event.
     pub event: Event,
 }
@@ -257,15 +289,18 @@ pub struct Arrival {
 impl Index {
     /// Puts an event in its place.
     pub fn insert(&mut self, arrival: Arrival, ties: Ties, arena: &Arena) {
-        let Arrival { source, sequence, snapshot, event } = arrival;
+        let Arrival { source, sequence, snapshot, former, event } = arrival;
         let place = event.place;
         self.note_last(source, &sequence, place, event.kind);
         let at = self.groups.partition_point(|g| g.sequence < sequence);
         if self.groups.get(at).is_none_or(|g| g.sequence != sequence) {
-            self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshots: SmallVec::new(), events: SmallVec::new() });
+            self.groups.insert(at, Group { sequence, sent: SmallVec::new(), snapshots: SmallVec::new(), former: None, events: SmallVec::new() });
         }
         let group = &mut self.groups[at];
         group.note_sent(source, place);
+        if former.map(|key| arena.get(key)) > group.former.map(|key| arena.get(key)) {
+            group.former = former;
+        }
         if let Some(Err(at)) = snapshot.map(|id| group.snapshots.binary_search(&id)) {
             group.snapshots.insert(at, snapshot.unwrap_or_default());
         }
@@ -306,12 +341,44 @@ impl Index {
         }
     }
 
-    /// Forgets what later events cannot build on: everything before the last sequence that leaves nothing to its predecessors. Nothing of a
-    /// delete is forgotten: it may be the only memory of its key (law 4).
+    /// Whether other keys' rows and this one's rest on each other.
+    pub fn is_linked(&self) -> bool {
+        !self.heirs.is_empty() || self.groups.iter().any(|g| g.former.is_some())
+    }
+
+    /// The last group below a sequence behind which nothing matters for the row just before that sequence.
+    pub fn base_below(&self, bound: &Sequence) -> Option<usize> {
+        let below = self.groups.partition_point(|g| g.sequence < *bound);
+        self.groups[..below].iter().rposition(Group::is_base)
+    }
+
+    /// The group at a sequence.
+    pub fn group(&self, sequence: &Sequence) -> Option<&Group> {
+        self.groups.binary_search_by(|g| g.sequence.cmp(sequence)).ok().map(|at| &self.groups[at])
+    }
+
+    /// Whether an event at a sequence would still matter, to this key's row or to an heir's.
+    pub fn would_keep(&self, sequence: &Sequence) -> bool {
+        let based =
+            |upto: Option<&Sequence>| self.groups.iter().any(|g| g.sequence > *sequence && upto.is_none_or(|upto| g.sequence < *upto) && g.is_base());
+        !based(None) || self.heirs.iter().any(|heir| heir.behind > *sequence && !based(Some(&heir.behind)))
+    }
+
+    /// Forgets what later events cannot build on: everything before the last sequence that leaves nothing to its predecessors, except what
+    /// heirs rest on. Nothing of a delete is forgotten: it may be the only memory of its key (law 4).
     pub fn prune(&mut self) {
-        let Some(base) = self.groups.iter().rposition(Group::is_whole) else { return };
+        let Some(base) = self.groups.iter().rposition(Group::is_base) else { return };
         if base > 0 {
-            self.groups.drain(..base);
+            if self.heirs.is_empty() {
+                self.groups.drain(..base);
+            } else {
+                let lent: SmallVec<[(usize, &Sequence); 2]> =
+                    self.heirs.iter().map(|heir| (self.base_below(&heir.behind).unwrap_or(0), &heir.behind)).collect();
+                let kept = |at: usize, group: &Group| at >= base || lent.iter().any(|(from, behind)| at >= *from && group.sequence <= **behind);
+                let keep: SmallVec<[bool; 8]> = self.groups.iter().enumerate().map(|(at, group)| kept(at, group)).collect();
+                let mut keep = keep.into_iter();
+                self.groups.retain(|_| keep.next().unwrap_or(true));
+            }
         }
         if !self.tombstones.is_empty() {
             let low = &self.groups[0].sequence;

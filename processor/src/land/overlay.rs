@@ -74,6 +74,12 @@ impl Overlay {
         (at, true)
     }
 
+    /// The number of a key's entry, where it has one.
+    pub fn find(&self, key: &[u8]) -> Option<usize> {
+        let at = self.table.find(self.seed.hash_one(key), |at| self.arena.get(self.entries[*at as usize].key) == key)?;
+        Some(*at as usize)
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.arena.clear(KEEP_BYTES);

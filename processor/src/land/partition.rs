@@ -23,6 +23,9 @@ use super::overlay::Overlay;
 use crate::fault::{self, Bug};
 use crate::sink::{self, Batch, Claim, Cursor, Delta};
 use crate::state::{self, Slot, SlotName, State, Writes};
+use links::Other;
+
+mod links;
 
 /// A store's word on what it cannot hold: the code under which the change is dead-lettered, or nothing.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub struct Settings {
     pub debounce: Debounce,
     /// What the store cannot hold.
     pub refuse: Option<Refuse>,
+    /// Partitions of the log: both keys of a key change must be in the same one for a value to be taken over.
+    pub partitions: u32,
     /// After so long without landing, `K` is read again.
     pub idle_check: Duration,
 }
@@ -735,9 +740,15 @@ impl Partition {
         if damaged {
             return Err(state::Error::Corrupt { what: "the index of a key" }.into());
         }
+        self.load_linked(&mut fresh, state)?;
+        self.note_rows(&fresh)
+    }
+
+    /// Notes the rows that keys have before the batch alters them.
+    fn note_rows(&mut self, fresh: &[usize]) -> Result<(), Stop> {
         for at in fresh {
-            self.refold(at, None)?;
-            let e = &mut self.overlay.entries[at];
+            self.refold(*at, None)?;
+            let e = &mut self.overlay.entries[*at];
             e.before = e.runs.last().filter(|run| run.end.is_none()).map(|run| run.row);
         }
         Ok(())
@@ -745,6 +756,9 @@ impl Partition {
 
     /// Folds a key again and notes what changed by the change at an offset. Returns whether its last state is withheld for want of a value.
     fn refold(&mut self, at: usize, offset: Option<i64>) -> Result<bool, Stop> {
+        if self.overlay.entries[at].index.groups.iter().any(|g| g.former.is_some()) {
+            self.find_formers(at)?;
+        }
         let Some(target) = &self.target else { return Ok(false) };
         let e = &mut self.overlay.entries[at];
         let Ok(withheld) = fold::fold(
@@ -805,7 +819,9 @@ impl Partition {
                     self.overlay.entries[at].key_row = Some(span);
                 }
             }
-            self.apply(at, &change, known, source, provenance.place, record.offset).map_err(|e| match e {
+            let other = change.other_key.map(|plain| self.meet(plain, &known.schema, state)).transpose();
+            let applied = other.and_then(|other| self.apply(at, &change, known, source, provenance.place, record.offset, other));
+            applied.map_err(|e| match e {
                 Failure::Wire(source) => damaged(source),
                 Failure::Stop(stop) => stop,
             })
@@ -834,7 +850,17 @@ impl Partition {
         Some(at)
     }
 
-    fn apply(&mut self, at: usize, change: &Change<'_>, known: &Known, source: u16, place: Place, offset: i64) -> Result<(), Failure> {
+    #[expect(clippy::too_many_arguments, reason = "one change, in the parts that its caller has taken apart")]
+    fn apply(
+        &mut self,
+        at: usize,
+        change: &Change<'_>,
+        known: &Known,
+        source: u16,
+        place: Place,
+        offset: i64,
+        other: Option<Other>,
+    ) -> Result<(), Failure> {
         let Some(sequence) = change.sequence else {
             let e = &mut self.overlay.entries[at];
             e.index.bury(source, place);
@@ -851,21 +877,30 @@ impl Partition {
             self.pending_counts.letters += 1;
             self.letters.push(Letter { offset, code, column: known.schema.columns()[column].name.clone() });
             let e = &mut self.overlay.entries[at];
-            e.index.refuse(source, &Sequence::from_bytes(sequence), place, kind, change.snapshot);
+            let sequence = Sequence::from_bytes(sequence);
+            e.index.refuse(source, &sequence, place, kind, change.snapshot);
             e.changed = true;
+            if let Some(former) = other.and_then(|other| other.at) {
+                self.disinherit(former, at, &sequence);
+            }
             let _ = self.settle(at, offset)?;
             return Ok(());
         }
         let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
+        let mut former = None;
         if kind != Kind::Delete {
             let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;
             event.row = mapping.row(&known.schema, change.after.ok_or(WireError::Index)?, &mut self.overlay.arena, &mut self.spans)?;
             event.unauthored = mapping.positions(&change.unauthored);
+            former = other.map(|other| other.key).filter(|_| !event.unauthored.is_empty());
         }
-        let arrival = Arrival { source, sequence: Sequence::from_bytes(sequence), snapshot: change.snapshot, event };
+        let arrival = Arrival { source, sequence: Sequence::from_bytes(sequence), snapshot: change.snapshot, former, event };
         let e = &mut self.overlay.entries[at];
         e.index.insert(arrival, self.settings.fold.ties, &self.overlay.arena);
         e.changed = true;
+        if let Some(other) = other.and_then(|other| other.at) {
+            self.link(at, other, &Sequence::from_bytes(sequence), kind);
+        }
         let withheld = self.settle(at, offset)?;
         if withheld && !change.unauthored.is_empty() {
             self.pending_counts.letters += 1;
@@ -898,8 +933,11 @@ impl Partition {
 
     fn settle(&mut self, at: usize, offset: i64) -> Result<bool, Failure> {
         let withheld = self.refold(at, Some(offset)).map_err(Failure::Stop)?;
+        if !self.overlay.entries[at].index.heirs.is_empty() {
+            self.refold_heirs(at, offset).map_err(Failure::Stop)?;
+        }
         if self.settings.fold.shape == Shape::Upsert {
-            self.overlay.entries[at].index.prune();
+            self.prune(at);
         }
         Ok(withheld)
     }
@@ -917,19 +955,20 @@ impl Partition {
         }
         let mut stored: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         state.scan(self.slot, &mut |key, value| stored.push((key.to_vec(), value.to_vec())))?;
+        let mut fresh = Vec::new();
         for (key, value) in stored {
             let (at, new) = self.overlay.entry(&key);
             if new {
                 let index = entry::decode(&value, &mut self.overlay.arena).map_err(|_| state::Error::Corrupt { what: "the index of a key" })?;
                 self.overlay.entries[at].index = index;
-                // The rows as they were before this mark.
-                let latest = self.pending.marks.clone();
-                self.pending.marks = self.meta.marks.clone();
-                let folded = self.refold(at, None);
-                self.pending.marks = latest;
-                let _ = folded?;
+                fresh.push(at);
             }
         }
+        // The rows as they were before this mark.
+        let latest = std::mem::replace(&mut self.pending.marks, self.meta.marks.clone());
+        let folded = fresh.into_iter().try_for_each(|at| self.refold(at, None).map(drop));
+        self.pending.marks = latest;
+        folded?;
         for at in 0..self.overlay.entries.len() {
             self.name_key(at)?;
             let _ = self.refold(at, Some(offset))?;

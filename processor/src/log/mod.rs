@@ -5,6 +5,7 @@
 pub mod client;
 pub mod contracts;
 pub mod control;
+pub mod headers;
 pub mod incarnation;
 pub mod murmur2;
 pub mod producer;

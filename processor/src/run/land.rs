@@ -348,6 +348,7 @@ impl Session<'_> {
                 bytes_max: usize::try_from(r.plan.batch_bytes_max).unwrap_or(usize::MAX),
             },
             refuse: self.store.refuse,
+            partitions: r.table.log.partitions,
             idle_check: IDLE_CHECK,
         };
         self.shared.observer.log_assigned(&r.plan.id, name.1, true);

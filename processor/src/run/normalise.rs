@@ -27,6 +27,7 @@ use crate::dead_letter::{self, Letter};
 use crate::fault::{self, Bug};
 use crate::log::client;
 use crate::log::control::{self, Source};
+use crate::log::headers::MessageHeaders;
 use crate::log::incarnation::Described;
 use crate::log::producer::{Outgoing, Producer, Sent};
 use crate::log::topics::{Purpose, Topics};
@@ -426,7 +427,8 @@ impl Session<'_> {
         let (partition, offset) = (message.partition(), message.offset());
         input.decoder.epoch = input.pinned.epoch(partition, offset);
         let token = owned.core.fetched(offset);
-        let decoded = input.decoder.decode(debezium::Record { offset, key: message.key(), value: message.payload() });
+        let headers = MessageHeaders(message);
+        let decoded = input.decoder.decode(debezium::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) });
         let mut fresh: Option<(Fingerprint, Arc<TableSchema>)> = None;
         self.outbox.clear();
         let verdict = match decoded {

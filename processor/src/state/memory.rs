@@ -23,6 +23,11 @@ impl MemoryState {
     pub fn keys(&self) -> usize {
         self.slots.values().map(|c| c.keys.len()).sum()
     }
+
+    /// What is stored of each key, in all slots.
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.slots.values().flat_map(|c| c.keys.values().map(Vec::as_slice))
+    }
 }
 
 impl State for MemoryState {

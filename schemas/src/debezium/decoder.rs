@@ -11,7 +11,7 @@ use super::envelope::{Envelope, Kind};
 use super::field::{Field, Placeholder, Unpacked, Wire};
 use super::plan::{self, Fit, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
 use super::reject::{Code, Reject};
-use super::{Changes, Decoded, Ignored, Keyed, Options, Record, declared_type, list};
+use super::{Changes, Decoded, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, declared_type, list};
 use crate::change::{Change, Op, SourceBlock};
 use crate::json::{JsonStr, Scanner, Token};
 use crate::sequence::Sequence;
@@ -45,6 +45,7 @@ pub struct Decoder {
     writer: Writer,
     next_id: u32,
     key_schemas: Recent<Seen<KeySchema>>,
+    header_schemas: Recent<Seen<()>>,
     value_schemas: Recent<Seen<ValueSchema>>,
     /// Keys without a schema part.
     bare_keys: Recent<(Vec<String>, KeySchema)>,
@@ -73,6 +74,7 @@ impl Decoder {
             writer,
             next_id: 1,
             key_schemas: Recent::default(),
+            header_schemas: Recent::default(),
             value_schemas: Recent::default(),
             bare_keys: Recent::default(),
             plans: Recent::default(),
@@ -116,7 +118,7 @@ impl Decoder {
         let Some(envelope) = envelope else { return self.tombstone(key) };
         match envelope.kind(&self.options.table)? {
             Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
-            Kind::Row(op) => self.row(op, &envelope, opened.schema, key?, record.offset),
+            Kind::Row(op) => self.row(op, &envelope, opened.schema, key?, &record),
         }
     }
 
@@ -142,9 +144,9 @@ impl Decoder {
         envelope: &Envelope<'d>,
         schema: Option<ValueSchema>,
         key: Option<KeyDocument<'d>>,
-        offset: i64,
+        record: &Record<'d>,
     ) -> Result<Decoded<'d>, Reject> {
-        let (sequence, snapshot) = envelope.source.sequence(&self.options, self.epoch, offset, op == Op::Read)?;
+        let (sequence, snapshot) = envelope.source.sequence(&self.options, self.epoch, record.offset, op == Op::Read)?;
         let is_delete = op == Op::Delete;
         let text = if is_delete { envelope.before } else { envelope.after };
         if text.is_none() && !is_delete {
@@ -166,6 +168,14 @@ impl Decoder {
         if let Some(before) = before {
             (has_before, moved) = self.read_before(&plan, before)?;
         }
+        let header = match op {
+            Op::Create => record.headers.and_then(|h| h.get(OLD_KEY)),
+            Op::Delete => record.headers.and_then(|h| h.get(NEW_KEY)),
+            _ => None,
+        };
+        let named_other = header.is_some_and(|text| self.read_other_key(&plan, key.as_ref(), text));
+        // Offsets order the changes of one key alone, so they do not say which row of the other key came before.
+        let has_other = (moved || named_other) && self.options.order == Order::Dialect;
         self.current = Some(plan);
         self.sequence = sequence;
         let source = &envelope.source;
@@ -199,6 +209,7 @@ impl Decoder {
             snapshot,
             unauthored: if is_delete { ColumnSet::new() } else { this.after.unauthored.clone() },
             key: Some(&this.key.plain),
+            other_key: has_other.then_some(this.former_key.plain.as_slice()),
             before: has_before.then_some(this.before.bytes.as_slice()),
             after: (!is_delete).then_some(this.after.bytes.as_slice()),
         };
@@ -221,6 +232,7 @@ impl Decoder {
             snapshot: None,
             unauthored: ColumnSet::new(),
             key: Some(&this.key.plain),
+            other_key: None,
             before: None,
             after: None,
         };
@@ -295,6 +307,28 @@ impl Decoder {
             self.key.push_member(plan, position, &shape.fields[member], tokens[member], &mut self.writer)?;
         }
         Ok(())
+    }
+
+    /// Reads the key that a header names into `former_key`; false where it cannot be read, since no row is rejected for its headers.
+    ///
+    /// It has the members of the record key, as Connect's header converter writes them: JSON, with a schema part or without, in which the
+    /// default converter writes decimals as numbers.
+    fn read_other_key(&mut self, plan: &Plan, document: Option<&KeyDocument<'_>>, header: &[u8]) -> bool {
+        let Some(KeyDocument { shape, .. }) = document else { return false };
+        let Ok(mut opened) = open(header, "header", &mut self.header_schemas, |_| Ok(())) else { return false };
+        let Ok(Token::Object(text)) = opened.scanner.value() else { return false };
+        let Ok(tokens) = plan::gather(&shape.fields, text, "header") else { return false };
+        let mut shape = Arc::clone(shape);
+        let is_decimal = |f: &Field| matches!(f.ty, LogicalType::Decimal { .. } | LogicalType::Numeric);
+        if shape.fields.iter().zip(&tokens).any(|(f, token)| is_decimal(f) && matches!(token, Some(Token::Number(_)))) {
+            let any = Wire::Declared { decimal_strings: self.options.decimal_strings };
+            let as_number = |f: &Field| if is_decimal(f) { Field::new(f.name.clone(), Some(any), f.ty, f.nullable) } else { f.clone() };
+            shape = Arc::new(KeyShape::new(shape.id, shape.fields.iter().map(as_number).collect(), shape.order.clone()));
+        }
+        std::mem::swap(&mut self.key, &mut self.former_key);
+        let read = self.key_of_record(plan, &KeyDocument { shape, tokens });
+        std::mem::swap(&mut self.key, &mut self.former_key);
+        read.is_ok()
     }
 
     /// The key of a delete: the record key's, and from `before` only what the record key lacks.

@@ -10,6 +10,7 @@
 //!   `primary_key` that names columns outside the record key needs full replica identity.
 //! - `before` of an update is kept as the source gave it, unless a value in it was not sent. Under an identity index it may hold made-up
 //!   values; under the default identity there is none.
+//! - The halves of a key change name each other in headers. A header that cannot be read names nothing; no record is rejected for it.
 //! - A column whose text is the placeholder itself cannot be told from one that was not sent; choose another placeholder in the connector.
 //! - `BIGINT UNSIGNED` in long mode without the propagated source type stays the signed number that it came as (case DEC-03), and a NULL in a
 //!   column with a default arrives as the default unless the converter is told otherwise.
@@ -107,6 +108,24 @@ fn declared_type(options: &Options, column: &str) -> Option<LogicalType> {
     options.types.iter().find(|(name, _)| name == column).map(|(_, ty)| *ty)
 }
 
+/// Header of a delete that is half of a key change: the row's new key.
+pub const NEW_KEY: &str = "__debezium.newkey";
+
+/// Header of a create that is the other half: the row's former key.
+pub const OLD_KEY: &str = "__debezium.oldkey";
+
+/// The headers of a record. They are asked for by name, and only where one can matter.
+pub trait Headers: std::fmt::Debug {
+    /// The value of a header.
+    fn get(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl Headers for crate::capture::Record {
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        self.header(name)
+    }
+}
+
 /// One source record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record<'a> {
@@ -116,6 +135,8 @@ pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
     /// Value; `None` for Kafka's null.
     pub value: Option<&'a [u8]>,
+    /// Headers: the two halves of a key change name each other in them.
+    pub headers: Option<&'a dyn Headers>,
 }
 
 /// What a record says.
@@ -145,8 +166,9 @@ impl<'a> Changes<'a> {
     /// The delete of the row's former key, ordinal 0, where an update moved it (case PKC-02).
     pub fn moved(&self) -> Option<Keyed<'a>> {
         let (key, plain) = self.former_key?;
-        let change =
-            Change { op: Op::Delete, key: Some(plain), unauthored: ColumnSet::new(), before: None, after: None, ..self.change.change.clone() };
+        let half = &self.change.change;
+        let other_key = half.other_key.and(half.key);
+        let change = Change { op: Op::Delete, key: Some(plain), other_key, unauthored: ColumnSet::new(), before: None, after: None, ..half.clone() };
         Some(Keyed { key, change })
     }
 

@@ -73,6 +73,7 @@ pub(crate) fn as_taken(record: oracle::Record) -> oracle::Record {
     let holds = |cells: &Cells| cells.iter().all(|cell| *cell != Some(Some(b'd')));
     let what = match record.what {
         What::Write(cells) if !holds(&cells) => What::Refused(false, None),
+        What::Arrive(cells, ..) if !holds(&cells) => What::Refused(false, None),
         What::Read(cells, id) if !holds(&cells) => What::Refused(true, id),
         what => what,
     };
@@ -110,6 +111,7 @@ impl World {
                 bytes_max: 200 * self.plan.rows_max,
             },
             refuse: self.plan.refuses.then_some(Refuse { value: refuse, key: |_, _| Ok(None) }),
+            partitions: self.plan.logs as u32,
             idle_check: Duration::from_secs(60),
         };
         let name = SlotName { replica: REPLICA.to_owned(), generation: 0, partition: l as i32 };

@@ -3,6 +3,8 @@
 //! Positions rise with transactions. The connector streams them, reads single rows beside the stream, reads the whole table at a place and
 //! says when it has, sends again after a restart (same sequences, higher offsets), and begins a new epoch when the database was put back.
 
+use landfall::log::murmur2;
+
 use crate::dice::Dice;
 use crate::oracle::{At, Cells, Record, Values, What};
 use crate::small;
@@ -178,8 +180,18 @@ impl Connector<'_> {
             && let Some(other) = (0..self.plan.keys).find(|k| self.table[*k].is_none())
         {
             self.table[other] = self.table[key as usize].take();
-            let create = self.change(other as u8, self.seq(3), What::Write(row.map(Some)));
-            return vec![self.delete(key, seq), create];
+            let ids = [self.plan.ids[key as usize], self.plan.ids[other]];
+            let [from, to] = ids.map(|id| murmur2::partition(&small::key(id), self.plan.logs as u32));
+            let mut cells: Cells = row.map(Some);
+            let delete = self.delete(key, seq);
+            // What is not sent is in the other key's row, where that is in the same log, and a key's records come in their order. A tombstone
+            // that stands alone has deleted that row before.
+            if self.plan.unauthored && from == to && !self.plan.scatter && delete.delete {
+                cells.iter_mut().zip(has).filter(|(_, has)| *has).for_each(|(cell, _)| *cell = cell.filter(|_| self.dice.chance(1, 2)));
+            }
+            let create = self.change(other as u8, seq, What::Arrive(cells, ids[0], from == to));
+            let what = if delete.delete { What::Leave(ids[1]) } else { What::Delete };
+            return vec![Sent { what, ..delete }, create];
         }
         if what == 7 && self.plan.truncates {
             self.table = [None; KEYS];

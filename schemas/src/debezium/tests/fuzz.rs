@@ -69,13 +69,14 @@ fn damaged_records_never_panic_and_never_take_long() {
         let mut decoder = Decoder::new(Options { types, exclude, ..Options::new("t") });
         for _ in 0..1_500 {
             let record = &records[dice.below(records.len())];
-            let (mut key, mut value) = (record.key.clone(), record.value.clone());
-            match dice.below(3) {
+            let (mut key, mut value, mut headers) = (record.key.clone(), record.value.clone(), record.clone());
+            match dice.below(4) {
+                3 => headers.headers.iter_mut().filter_map(|(_, v)| v.as_mut()).for_each(|v| damage(v, &mut dice)),
                 0 => key.iter_mut().for_each(|k| damage(k, &mut dice)),
                 _ => value.iter_mut().for_each(|v| damage(v, &mut dice)),
             }
             let start = Instant::now();
-            let damaged = Record { offset: record.offset, key: key.as_deref(), value: value.as_deref() };
+            let damaged = Record { offset: record.offset, key: key.as_deref(), value: value.as_deref(), headers: Some(&headers) };
             let said = say(&mut decoder, damaged);
             let fresh = say(&mut Decoder::new(decoder.options().clone()), damaged);
             assert_eq!(said, fresh, "what came before must not show");
@@ -119,7 +120,7 @@ fn nesting_without_end_is_refused() {
     let mut decoder = declared(&[("id", "int32")]);
     for open in ["[", "{\"a\":", "{\"schema\":{\"fields\":["] {
         let deep = format!("{{\"op\":\"c\",\"after\":{}", open.repeat(300_000));
-        let record = |value| Record { offset: 0, key: Some(b"{\"id\":1}"), value: Some(value) };
+        let record = |value| Record { offset: 0, key: Some(b"{\"id\":1}"), value: Some(value), headers: None };
         assert_eq!(say(&mut decoder, record(deep.as_bytes())).map_err(|r| r.code), Err(Code::JsonInvalid));
         assert!(say(&mut decoder, record(open.repeat(300_000).as_bytes())).is_err());
     }

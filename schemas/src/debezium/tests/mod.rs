@@ -30,7 +30,7 @@ fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
 }
 
 fn input(record: &capture::Record) -> Record<'_> {
-    Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref() }
+    Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) }
 }
 
 /// A decoded change that owns what it says, as text.
@@ -118,7 +118,7 @@ fn say(decoder: &mut Decoder, record: Record<'_>) -> Result<Vec<Said>, Reject> {
 
 /// The one change of a record given as text.
 fn one(decoder: &mut Decoder, key: &str, value: &str) -> Result<Said, Reject> {
-    let mut said = say(decoder, Record { offset: 0, key: Some(key.as_bytes()), value: Some(value.as_bytes()) })?;
+    let mut said = say(decoder, Record { offset: 0, key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() })?;
     assert_eq!(said.len(), 1);
     Ok(said.remove(0))
 }
