@@ -135,6 +135,21 @@ pub struct Letter {
     pub column: String,
 }
 
+impl Letter {
+    /// Why, for people, and what helps.
+    pub fn reason(&self, table: &str, replica: &str) -> String {
+        let column = &self.column;
+        match self.code {
+            "change.unresolved_column" => format!(
+                "the source did not send column {column:?} of table {table:?}, and its value is not known; the row is held back in replica \
+                 {replica:?} until a change brings it. After a key change it is found only where both keys are in one partition of the change \
+                 log; REPLICA IDENTITY FULL sends it always"
+            ),
+            _ => format!("column {column:?} of table {table:?} cannot be landed in replica {replica:?}"),
+        }
+    }
+}
+
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Step {

@@ -750,7 +750,7 @@ impl Session<'_> {
                 provenance.map_or((owned.name.0.as_str(), owned.name.1, letter.offset), |p| (p.topic, p.source.partition, p.place.offset));
             written.push(Letter {
                 code: letter.code.to_owned(),
-                reason: format!("column {:?} of table {:?} cannot be landed in replica {:?}", letter.column, r.table.id, r.plan.id),
+                reason: letter.reason(&r.table.id, &r.plan.id),
                 table: r.table.id.clone(),
                 replica: Some(r.plan.id.clone()),
                 topic: source.to_owned(),

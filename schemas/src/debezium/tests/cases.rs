@@ -414,6 +414,18 @@ fn case_pkc_01_the_halves_of_a_key_change_name_each_other() {
 }
 
 #[test]
+fn case_pkc_02_both_halves_of_an_unsplit_key_change_name_each_other() {
+    let types = [("id", "int32"), ("v", "text")].map(|(n, t)| (n.to_owned(), t.parse().expect(t))).to_vec();
+    let mut decoder = Decoder::new(Options { types, ..Options::new("t") });
+    let value = br#"{"op":"u","before":{"id":1,"v":"a"},"after":{"id":2,"v":"a"},"source":{"connector":"postgresql","lsn":5}}"#;
+    let record = Record { offset: 5, key: Some(b"{\"id\":2}"), value: Some(value), headers: None };
+    let Ok(Decoded::Changes(changes)) = decoder.decode(record) else { panic!("an update") };
+    let (left, came) = (changes.moved().expect("the key changed").change, &changes.change.change);
+    assert_eq!((left.op, left.key, left.other_key), (Op::Delete, came.other_key, came.key));
+    assert!(came.other_key.is_some());
+}
+
+#[test]
 fn captured_key_changes_name_each_other() {
     // Connect's default header converter writes decimals of a key as numbers, where the key itself has base64.
     let mut changes = 0;
