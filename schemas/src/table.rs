@@ -217,6 +217,26 @@ pub enum Evolution {
     },
 }
 
+impl Evolution {
+    /// The stable code of a change that a generation cannot follow, and what changed, for people. Nothing where columns are only added.
+    pub fn refusal(&self, table: &str) -> Option<(&'static str, String)> {
+        match self {
+            Self::TypeChanged { column, from, to } => {
+                Some(("schema.type_changed", format!("column {column:?} of table {table:?} changed from {from} to {to}, which is not supported yet")))
+            }
+            Self::KeyChanged { from, to } => {
+                let what = format!("the key of table {table:?} changed from ({}) to ({})", from.join(", "), to.join(", "));
+                Some(("schema.key_type_changed", what))
+            }
+            Self::Covers { missing, .. } if !missing.is_empty() => {
+                let what = format!("table {table:?} lost column {}, which is not supported yet", missing.join(", "));
+                Some(("schema.column_dropped", what))
+            }
+            Self::Covers { .. } => None,
+        }
+    }
+}
+
 /// A set of column positions; up to 64 columns need no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnSet {

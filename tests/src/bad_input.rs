@@ -17,7 +17,7 @@ use crate::workload::{CUSTOMERS, Mix, ORDERS, customer_columns, order_columns};
 const REFUSED: Duration = Duration::from_secs(45);
 
 /// The table beside the bad one lands everything that its source has, in these stores.
-fn neighbours_go_on(scene: &mut Scene, process: &mut Process, stores: &[&str]) {
+pub fn neighbours_go_on(scene: &mut Scene, process: &mut Process, stores: &[&str]) {
     scene.produce(60);
     let expected = crate::reference::replica(&scene.kafka.read(&scene.topology.source(CUSTOMERS)), &["id", "name"]).0;
     let mut expected: Vec<Vec<Option<String>>> = expected.into_values().map(|row| row.into_values().collect()).collect();

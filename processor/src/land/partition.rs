@@ -1035,21 +1035,8 @@ pub enum Verdict {
 }
 
 fn refused(evolution: &Evolution, schema: &TableSchema) -> Stop {
-    let table = schema.table();
-    match evolution {
-        Evolution::TypeChanged { column, from, to } => Stop::Schema {
-            code: "schema.type_changed",
-            what: format!("column {column:?} of table {table:?} changed from {from} to {to}, which is not supported yet"),
-        },
-        Evolution::KeyChanged { from, to } => Stop::Schema {
-            code: "schema.key_type_changed",
-            what: format!("the key of table {table:?} changed from ({}) to ({})", from.join(", "), to.join(", ")),
-        },
-        Evolution::Covers { missing, .. } => Stop::Schema {
-            code: "schema.column_dropped",
-            what: format!("table {table:?} lost column {}, which is not supported yet", missing.join(", ")),
-        },
-    }
+    let (code, what) = evolution.refusal(schema.table()).unwrap_or(("schema.changed", format!("the columns of table {:?} changed", schema.table())));
+    Stop::Schema { code, what }
 }
 
 fn compact(buffer: &mut Buffer) {

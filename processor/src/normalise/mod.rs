@@ -2,10 +2,11 @@
 //!
 //! Stateless: what comes out is a pure function of the record and of the source's epoch. This core has no I/O: a record goes in, records to
 //! produce come out in an [`Outbox`], acknowledgements go in, and the offset that may be committed comes out (`track`, law 1). A source that
-//! goes back in its own history is noticed by `position`.
+//! goes back in its own history is noticed by `position`, one that drops a column by `shape`.
 
 pub mod partition;
 pub mod position;
+pub mod shape;
 pub mod track;
 
 /// What is to be produced. Spans point into `bytes`; memory is kept from one use to the next.

@@ -7,6 +7,7 @@ use landfall_schemas::provenance::{Dialect, Place, SourcePartition};
 use landfall_schemas::{Change, Op, Provenance, Sequence};
 
 use super::position::{Course, Position};
+use super::shape::Shape;
 use super::track::Track;
 use super::{Destination, Outbox};
 use crate::log::murmur2;
@@ -30,6 +31,8 @@ pub struct Partition {
     log_partitions: u32,
     track: Track,
     position: Position,
+    /// The columns that its records have.
+    pub shape: Shape,
 }
 
 /// What became of a record.
@@ -50,7 +53,9 @@ pub enum Outcome {
 impl Partition {
     /// A source partition that was just assigned; `metadata` is that of its committed offset.
     pub fn new(topic: impl Into<String>, source: SourcePartition, log_partitions: u32, metadata: &str) -> Self {
-        Self { topic: topic.into(), source, log_partitions, track: Track::default(), position: Position::resume(metadata) }
+        let (position, shape) = metadata.split_once('.').unwrap_or((metadata, ""));
+        let (position, shape) = (Position::resume(position), Shape::resume(shape));
+        Self { topic: topic.into(), source, log_partitions, track: Track::default(), position, shape }
     }
 
     /// A record was fetched; the token names it until it is done.
@@ -129,7 +134,11 @@ impl Partition {
         if self.position.is_dipping() {
             return None;
         }
-        self.track.commit().map(|offset| (offset, self.position.metadata()))
+        let offset = self.track.commit()?;
+        let mut metadata = self.position.metadata();
+        metadata.push('.');
+        self.shape.metadata(&mut metadata);
+        Some((offset, metadata))
     }
 
     /// The last commit did not reach the group: a rebalance may have come between.

@@ -335,7 +335,14 @@ impl Session<'_> {
         let input = &self.inputs[&topic];
         let log = &self.tables[input.table].log;
         let source = SourcePartition { incarnation: input.described.incarnation, partition };
-        let core = Partition::new(topic.clone(), source, log.partitions, metadata);
+        let mut core = Partition::new(topic.clone(), source, log.partitions, metadata);
+        if let Some(fingerprint) = core.shape.wanted() {
+            if self.shared.contracts.get(fingerprint).is_none() {
+                // Its former owner may have published it since this session began.
+                self.shared.contracts.sync(&self.plan.kafka, &self.plan.schemas_topic())?;
+            }
+            self.shared.contracts.get(fingerprint).into_iter().for_each(|schema| core.shape.bring(schema));
+        }
         let slot = self.next_slot;
         self.next_slot += 1;
         let name = (topic, partition);
@@ -440,6 +447,14 @@ impl Session<'_> {
                 if !self.published.contains(&changes.fingerprint) {
                     fresh = Some((changes.fingerprint, Arc::clone(changes.schema)));
                 }
+                let row = &changes.change.change;
+                if let (Some(_), Some(sequence)) = (row.after, row.sequence)
+                    && let Err(changed) = owned.core.shape.judge(changes.fingerprint, changes.schema, sequence)
+                {
+                    // The record stays open, so nothing is committed past it.
+                    let (code, what) = changed.refusal(changes.schema.table()).unwrap_or(("schema.changed", "its columns changed".to_owned()));
+                    return self.stop_table(consumer, slot, offset, code, &what, SCHEMA_HINT);
+                }
                 let moved = changes.moved();
                 let mut items: smallvec::SmallVec<[Item<'_>; 2]> = smallvec::SmallVec::new();
                 for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change])) {
@@ -469,7 +484,9 @@ impl Session<'_> {
                 consumer.seek(&name.0, name.1, Offset::Offset(from), WAIT)?;
             }
             Ok(Outcome::Regressed) => self.regressed(consumer, slot)?,
-            Err(reject) if reject.kind() == RejectKind::StopTable => self.stop_table(consumer, slot, offset, &reject)?,
+            Err(reject) if reject.kind() == RejectKind::StopTable => {
+                self.stop_table(consumer, slot, offset, reject.code.as_str(), &reject.reason, "the table stands still here; others go on")?;
+            }
             Err(reject) => self.poison(slot, token, message, &reject)?,
         }
         Ok(())
@@ -622,11 +639,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn stop_table(&mut self, consumer: &BaseConsumer<Context>, slot: usize, offset: i64, reject: &Reject) -> Result<(), SessionError> {
+    fn stop_table(
+        &mut self,
+        consumer: &BaseConsumer<Context>,
+        slot: usize,
+        offset: i64,
+        code: &str,
+        why: &str,
+        hint: &str,
+    ) -> Result<(), SessionError> {
         let table = self.owned[&slot].table;
         let name = self.owned[&slot].name.clone();
-        let what = format!("{} (topic {:?}, partition {}, offset {offset})", reject.reason, name.0, name.1);
-        let reason = Reason { code: reject.code.as_str().to_owned(), what, hint: "the table stands still here; others go on".to_owned() };
+        let what = format!("{why} (topic {:?}, partition {}, offset {offset})", name.0, name.1);
+        let reason = Reason { code: code.to_owned(), what, hint: hint.to_owned() };
         let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| o.table == table && !o.stopped).map(|(s, _)| *s).collect();
         for slot in slots {
             self.stop(consumer, slot, reason.clone())?;
@@ -715,5 +740,8 @@ fn refused_input(topic: &str, code: &str, what: String) -> Input {
         refused: Some(Reason { code: code.to_owned(), what, hint: "see `landfall check`".to_owned() }),
     }
 }
+
+const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
+    yet: let the connector send the table to a new topic";
 
 const RECREATED_HINT: &str = "its offsets mean other records now; give the table a new topic, or reset it";
