@@ -1,6 +1,8 @@
-//! What stops one table by name while the tables beside it go on: a column that the source has dropped.
+//! What stops one table by name while the tables beside it go on: a column that the source has dropped, and offsets that no longer order.
 //!
 //! Real Kafka, the real process. A record that stops a table is never committed past, and a new process stops at it again.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,8 +11,8 @@ use crate::harness::kafka::Record;
 use crate::harness::stores::{Column, Kind};
 use crate::harness::topology::Stores;
 use crate::harness::wait;
-use crate::scene::{self, HEAL, Scene};
-use crate::workload::{Mix, ORDERS, order_columns};
+use crate::scene::{self, HEAL, SOURCE_PARTITIONS, Scene};
+use crate::workload::{CUSTOMERS, Mix, ORDERS, customer_columns, order_columns};
 
 /// The record with one more column, nullable, as a connector sends it after `ALTER TABLE … ADD COLUMN`.
 fn widened(record: &Record) -> Record {
@@ -76,4 +78,71 @@ fn column_dropped() {
     neighbours_go_on(&mut scene, &mut process, &["serving"]);
     process.drain_and_exit(scene::DRAIN);
     assert_eq!(committed(), Some(dropped));
+}
+
+/// The record as a connector writes it whose order is not known here.
+fn without_order(record: &Record, topic: &str) -> Record {
+    let value = record.value.as_ref().map(|v| {
+        let mut value: Value = serde_json::from_slice(v).expect("JSON");
+        value["payload"]["source"]["connector"] = json!("oracle");
+        value.to_string().into_bytes()
+    });
+    Record { topic: topic.to_owned(), value, ..record.clone() }
+}
+
+#[test]
+fn offsets_order_until_the_topic_is_repartitioned() {
+    let mut scene = Scene::new("byoffset", 42, Mix::CALM, Stores::POSTGRES);
+    scene.topology.tables.push("ledger".into());
+    scene.topology.write();
+    let (ledger, customers) = (scene.topology.source("ledger"), scene.topology.source(CUSTOMERS));
+    scene.kafka.create_topic(&ledger, SOURCE_PARTITIONS, &[]);
+    scene.produce(40);
+    let copy = |from: usize| -> Vec<Record> {
+        let mut records = scene.kafka.read(&customers);
+        records.sort_by_key(|r| (r.offset, r.partition));
+        records.iter().skip(from).map(|r| without_order(r, &ledger)).collect()
+    };
+    let first = copy(0);
+    scene.kafka.produce(&first);
+    // A captured database has an order of its own, or none at all.
+    let mut process = scene.topology.run().start();
+    let line = process.await_line("source.no_order", HEAL);
+    assert!(line.contains("ledger"), "which table: {line}");
+    process.drain_and_exit(scene::DRAIN);
+    // Topics of Kafka itself are ordered by offset where nothing else does it.
+    let yaml = scene.topology.yaml();
+    let as_kafka = yaml.replacen("type: postgresql, change_signal", "type: kafka, change_signal", 1);
+    assert_ne!(yaml, as_kafka);
+    std::fs::write(scene.topology.file(), as_kafka).expect("our own file");
+    let mut process = scene.topology.run().start();
+    let expected = crate::reference::replica(&scene.kafka.read(&customers), &["id", "name"]).0;
+    let mut expected: Vec<Vec<Option<String>>> = expected.into_values().map(|row| row.into_values().collect()).collect();
+    expected.sort();
+    let store = scene.topology.store("serving").clone();
+    let rows = || {
+        let mut rows = store.view("ledger", &customer_columns()).map(|v| v.rows).unwrap_or_default();
+        rows.sort();
+        rows
+    };
+    let landed = wait::until(HEAL, || if rows() == expected { Ok(()) } else { Err(format!("{} of {} rows", rows().len(), expected.len())) });
+    if let Err(why) = landed {
+        panic!("the table that offsets order does not land: {why}; the last lines:\n{}", process.tail());
+    }
+    // Growing the others stops nothing: their order is their own.
+    scene.kafka.add_partitions(&customers, SOURCE_PARTITIONS as usize + 1);
+    scene.kafka.add_partitions(&ledger, SOURCE_PARTITIONS as usize + 1);
+    let line = process.await_line("source.repartitioned", HEAL);
+    assert!(line.contains("ledger"), "which topic: {line}");
+    neighbours_go_on(&mut scene, &mut process, &["serving"]);
+    process.drain_and_exit(scene::DRAIN);
+    assert!(!process.log().lines().any(|l| l.contains("source.repartitioned") && l.contains(&customers)), "{}", process.tail());
+    // A new process knows the count that was pinned, and reads nothing of the new partition.
+    let record = Record { partition: Some(SOURCE_PARTITIONS), ..without_order(&first[0], &ledger) };
+    scene.kafka.produce(&[record]);
+    let mut process = scene.topology.run().start();
+    let _ = process.await_line("source.repartitioned", HEAL);
+    neighbours_go_on(&mut scene, &mut process, &["serving"]);
+    process.drain_and_exit(Duration::from_secs(30));
+    assert_eq!(rows(), expected);
 }

@@ -33,6 +33,9 @@ pub struct Source {
     pub partitions: u32,
     /// Its epochs in ascending order.
     pub epochs: Vec<Epoch>,
+    /// Whether changes of it are ordered by their offsets: its partition count may not change then.
+    #[serde(default)]
+    pub by_offset: bool,
 }
 
 /// Why a source topic must not be read on.
@@ -74,16 +77,26 @@ impl Source {
             incarnation: hex(&described.incarnation),
             partitions: described.partitions,
             epochs: vec![Epoch { epoch, first: BTreeMap::new() }],
+            by_offset: false,
         }
     }
 
-    /// Compares the topic with what is pinned. `by_offset`: the table's order rests on offsets, so its partition count may not change.
-    pub fn check(&self, described: Described, by_offset: bool) -> Result<(), SourceChanged> {
+    /// Compares the topic with what is pinned.
+    pub fn check(&self, described: Described) -> Result<(), SourceChanged> {
         if self.incarnation != hex(&described.incarnation) {
             return Err(SourceChanged::Recreated { topic: self.topic.clone() });
         }
-        if by_offset && self.partitions != described.partitions {
+        if self.by_offset && self.partitions != described.partitions {
             return Err(SourceChanged::Repartitioned { topic: self.topic.clone(), found: described.partitions, pinned: self.partitions });
+        }
+        Ok(())
+    }
+
+    /// Whether a partition may be read: not one that came since the count was pinned.
+    pub fn check_partition(&self, partition: i32) -> Result<(), SourceChanged> {
+        let found = partition.cast_unsigned() + 1;
+        if self.by_offset && found > self.partitions {
+            return Err(SourceChanged::Repartitioned { topic: self.topic.clone(), found, pinned: self.partitions });
         }
         Ok(())
     }
@@ -125,10 +138,14 @@ mod tests {
 
     #[test]
     fn law_8_recreated_and_repartitioned_topics_are_noticed() {
-        let source = Source::new("t", Described { incarnation: [1; 16], partitions: 2 }, 0);
-        assert_eq!(source.check(Described { incarnation: [1; 16], partitions: 2 }, true), Ok(()));
-        assert_eq!(source.check(Described { incarnation: [1; 16], partitions: 3 }, false), Ok(()));
-        assert!(matches!(source.check(Described { incarnation: [1; 16], partitions: 3 }, true), Err(SourceChanged::Repartitioned { .. })));
-        assert!(matches!(source.check(Described { incarnation: [2; 16], partitions: 2 }, false), Err(SourceChanged::Recreated { .. })));
+        let described = |id, partitions| Described { incarnation: [id; 16], partitions };
+        let source = Source::new("t", described(1, 2), 0);
+        assert_eq!((source.check(described(1, 2)), source.check(described(1, 3)), source.check_partition(2)), (Ok(()), Ok(()), Ok(())));
+        assert!(matches!(source.check(described(2, 2)), Err(SourceChanged::Recreated { .. })));
+        let source = Source { by_offset: true, ..source };
+        assert_eq!((source.check(described(1, 2)), source.check_partition(1)), (Ok(()), Ok(())));
+        for changed in [source.check(described(1, 3)), source.check(described(1, 1)), source.check_partition(2)] {
+            assert!(matches!(changed, Err(SourceChanged::Repartitioned { pinned: 2, .. })), "{changed:?}");
+        }
     }
 }

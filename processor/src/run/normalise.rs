@@ -14,7 +14,7 @@ use landfall_schemas::debezium::{self, Decoded, Decoder, Order, Reject, RejectKi
 use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
-use landfall_topology::plan::TablePlan;
+use landfall_topology::plan::{SourceType, TablePlan};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -26,7 +26,7 @@ use super::{Named, Shared, Stopping};
 use crate::dead_letter::{self, Letter};
 use crate::fault::{self, Bug};
 use crate::log::client;
-use crate::log::control::{self, Source};
+use crate::log::control::{self, Source, SourceChanged};
 use crate::log::headers::MessageHeaders;
 use crate::log::incarnation::Described;
 use crate::log::producer::{Outgoing, Producer, Sent};
@@ -346,7 +346,10 @@ impl Session<'_> {
         let slot = self.next_slot;
         self.next_slot += 1;
         let name = (topic, partition);
-        let refused = input.refused.clone();
+        let mut refused = input.refused.clone();
+        if let Err(changed) = input.pinned.check_partition(partition) {
+            let _ = refused.get_or_insert(changed_reason(&changed));
+        }
         let table = input.table;
         let _ = self.by_name.insert(name.clone(), slot);
         let _ = self.owned.insert(slot, Owned { name, core, table, stopped: false, changes: [0; 6], read: 0 });
@@ -372,9 +375,9 @@ impl Session<'_> {
         let wanted = self.plan.sources.get(self.tables[table].source).and_then(|s| s.epoch).unwrap_or(0);
         let mut pinned = self.pins.get(topic).cloned();
         if let Some(pin) = &pinned
-            && let Err(changed) = pin.check(described, false)
+            && let Err(changed) = pin.check(described)
         {
-            refused = Some(Reason { code: changed.code().to_owned(), what: changed.to_string(), hint: RECREATED_HINT.to_owned() });
+            refused = Some(changed_reason(&changed));
         }
         if refused.is_none() {
             pinned = Some(self.pin(topic, described, wanted, pinned)?);
@@ -384,7 +387,9 @@ impl Session<'_> {
         let mut options = debezium::Options::new(plan.id.clone());
         options.primary_key = plan.primary_key.clone();
         options.types = plan.types.clone();
-        options.order = Order::Dialect;
+        // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
+        let is_plain = self.plan.sources.get(plan.source).is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
+        options.order = if is_plain { Order::DialectElseOffset } else { Order::Dialect };
         Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
     }
 
@@ -399,13 +404,28 @@ impl Session<'_> {
             source.epochs.push(control::Epoch { epoch, first });
         }
         if pinned.as_ref() != Some(&source) {
-            let value = serde_json::to_vec(&source).unwrap_or_default();
-            let topic_name = self.plan.control_topic();
-            let record = Outgoing { topic: &topic_name, partition: 0, key: Some(topic.as_bytes()), value: &value, header: None };
-            self.producer.send_and_wait(record, SINGLE, WAIT)?;
-            let _ = self.pins.insert(topic.to_owned(), source.clone());
+            self.write_pin(source.clone())?;
         }
         Ok(source)
+    }
+
+    /// The first record that only its offset orders: from now on the topic's partition count may not change.
+    fn pin_by_offset(&mut self, topic: &str) -> Result<(), SessionError> {
+        let Some(input) = self.inputs.get_mut(topic) else { return Ok(()) };
+        input.pinned.by_offset = true;
+        input.pinned.partitions = input.described.partitions;
+        let pinned = input.pinned.clone();
+        tracing::info!(topic, partitions = pinned.partitions, "changes are ordered by offset, the partition count is pinned");
+        self.write_pin(pinned)
+    }
+
+    fn write_pin(&mut self, source: Source) -> Result<(), SessionError> {
+        let value = serde_json::to_vec(&source).unwrap_or_default();
+        let control = self.plan.control_topic();
+        let record = Outgoing { topic: &control, partition: 0, key: Some(source.topic.as_bytes()), value: &value, header: None };
+        self.producer.send_and_wait(record, SINGLE, WAIT)?;
+        let _ = self.pins.insert(source.topic.clone(), source);
+        Ok(())
     }
 
     fn committed(&self, topic: &str, partitions: u32) -> Result<BTreeMap<i32, i64>, SessionError> {
@@ -437,6 +457,7 @@ impl Session<'_> {
         let headers = MessageHeaders(message);
         let decoded = input.decoder.decode(debezium::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) });
         let mut fresh: Option<(Fingerprint, Arc<TableSchema>)> = None;
+        let mut by_offset = false;
         self.outbox.clear();
         let verdict = match decoded {
             Ok(Decoded::Ignored(reason)) => {
@@ -455,6 +476,7 @@ impl Session<'_> {
                     let (code, what) = changed.refusal(changes.schema.table()).unwrap_or(("schema.changed", "its columns changed".to_owned()));
                     return self.stop_table(consumer, slot, offset, code, &what, SCHEMA_HINT);
                 }
+                by_offset = changes.by_offset && !input.pinned.by_offset;
                 let moved = changes.moved();
                 let mut items: smallvec::SmallVec<[Item<'_>; 2]> = smallvec::SmallVec::new();
                 for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change])) {
@@ -469,6 +491,9 @@ impl Session<'_> {
             Ok(Outcome::Produced) => {
                 if let Some((fingerprint, schema)) = fresh {
                     self.publish(fingerprint, schema)?;
+                }
+                if by_offset {
+                    self.pin_by_offset(message.topic())?;
                 }
                 if self.produce(slot)? {
                     self.acknowledge(slot, token);
@@ -678,8 +703,8 @@ impl Session<'_> {
         for (topic, described) in names.iter().zip(described) {
             let Some(described) = described else { continue };
             let Some(input) = self.inputs.get_mut(topic) else { continue };
-            if let Err(changed) = input.pinned.check(described, false) {
-                let reason = Reason { code: changed.code().to_owned(), what: changed.to_string(), hint: RECREATED_HINT.to_owned() };
+            if let Err(changed) = input.pinned.check(described) {
+                let reason = changed_reason(&changed);
                 input.refused = Some(reason.clone());
                 let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| o.name.0 == *topic && !o.stopped).map(|(s, _)| *s).collect();
                 for slot in slots {
@@ -744,4 +769,12 @@ fn refused_input(topic: &str, code: &str, what: String) -> Input {
 const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
     yet: let the connector send the table to a new topic";
 
-const RECREATED_HINT: &str = "its offsets mean other records now; give the table a new topic, or reset it";
+fn changed_reason(changed: &SourceChanged) -> Reason {
+    let hint = match changed {
+        SourceChanged::Recreated { .. } => "its offsets mean other records now; give the table a new topic, or reset it",
+        SourceChanged::Repartitioned { .. } => {
+            "keys have moved between partitions, so offsets no longer order their changes; give the table a new topic, or reset it"
+        }
+    };
+    Reason { code: changed.code().to_owned(), what: changed.to_string(), hint: hint.to_owned() }
+}

@@ -11,7 +11,7 @@ use super::envelope::{Envelope, Kind};
 use super::field::{Field, Placeholder, Unpacked, Wire};
 use super::plan::{self, Fit, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
 use super::reject::{Code, Reject};
-use super::{Changes, Decoded, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, declared_type, list};
+use super::{Changes, Decoded, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
 use crate::change::{Change, Op, SourceBlock};
 use crate::json::{JsonStr, Scanner, Token};
 use crate::sequence::Sequence;
@@ -175,7 +175,8 @@ impl Decoder {
         };
         let named_other = header.is_some_and(|text| self.read_other_key(&plan, key.as_ref(), text));
         // Offsets order the changes of one key alone, so they do not say which row of the other key came before.
-        let has_other = (moved || named_other) && self.options.order == Order::Dialect;
+        let by_offset = envelope.source.is_by_offset(self.options.order);
+        let has_other = (moved || named_other) && !by_offset;
         self.current = Some(plan);
         self.sequence = sequence;
         let source = &envelope.source;
@@ -214,7 +215,7 @@ impl Decoder {
             after: (!is_delete).then_some(this.after.bytes.as_slice()),
         };
         let former_key = moved.then_some((this.former_key.canonical.as_slice(), this.former_key.plain.as_slice()));
-        this.changes(former_key, Keyed { key: &this.key.canonical, change })
+        this.changes(former_key, Keyed { key: &this.key.canonical, change }, by_offset)
     }
 
     /// A null value: deletes what its key names, and ranks behind the record of that key before it (law 4).
@@ -236,12 +237,12 @@ impl Decoder {
             before: None,
             after: None,
         };
-        this.changes(None, Keyed { key: &this.key.canonical, change })
+        this.changes(None, Keyed { key: &this.key.canonical, change }, false)
     }
 
-    fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>) -> Result<Decoded<'d>, Reject> {
+    fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>, by_offset: bool) -> Result<Decoded<'d>, Reject> {
         let plan = self.current.as_ref().expect("set by the caller, which has made the change with it");
-        Ok(Decoded::Changes(Changes { change, former_key, schema: &plan.schema, fingerprint: plan.fingerprint }))
+        Ok(Decoded::Changes(Changes { change, former_key, schema: &plan.schema, fingerprint: plan.fingerprint, by_offset }))
     }
 
     fn no_key(&self) -> Reject {

@@ -55,6 +55,9 @@ pub enum Order {
     /// The position that the dialect gives (`source.no_order` where it gives none).
     #[default]
     Dialect,
+    /// The position that the dialect gives; changes of a connector that gives none are ordered by their offsets, under the conditions of
+    /// [`Self::Offset`]. [`Changes::by_offset`] tells which.
+    DialectElseOffset,
     /// The offset in the source topic. Right only where the table's key is the record key and the partition count is pinned; the caller sees
     /// to that (ARCHITECTURE.md, Repeats, zombies and order).
     Offset,
@@ -160,6 +163,8 @@ pub struct Changes<'a> {
     pub schema: &'a Arc<TableSchema>,
     /// The fingerprint of that contract.
     pub fingerprint: Fingerprint,
+    /// Whether the offset of the record is what orders them.
+    pub by_offset: bool,
 }
 
 impl<'a> Changes<'a> {

@@ -162,14 +162,26 @@ impl<'a> Source<'a> {
         Some((ordinal.parse().ok()?, number(self.position)?))
     }
 
+    /// Whether the offset orders the changes of this source.
+    pub(super) fn is_by_offset(&self, order: Order) -> bool {
+        match order {
+            Order::Dialect => false,
+            Order::DialectElseOffset => !matches!(self.connector(), "postgresql" | "mysql" | "mariadb"),
+            Order::Offset => true,
+        }
+    }
+
     /// The place of the change in the history of its source, and the id of the full snapshot that read it.
     pub(super) fn sequence(&self, options: &Options, epoch: u32, offset: i64, is_read: bool) -> Result<(Sequence, Option<i64>), Reject> {
-        if options.order == Order::Offset {
+        if self.is_by_offset(options.order) {
             return Ok((Sequence::of_dialect(epoch, offset.max(0).cast_unsigned(), 0, 0), None));
         }
         let is_full = is_read && self.snapshot == Snapshot::Full;
         let refuse = |why: &str| {
-            let reason = format!("table {:?}: {why}; give it `sequence_by`, or allow offsets to order it", options.table);
+            let reason = format!(
+                "table {:?}: {why}; offsets order a table only where its source is `type: kafka` and it has no `primary_key` of its own",
+                options.table
+            );
             Reject::new(Code::NoOrder, reason)
         };
         match self.connector() {
@@ -296,6 +308,11 @@ mod tests {
         let options = Options { order: Order::Offset, ..Options::new("t") };
         let (by_offset, _) = Source::default().sequence(&options, 3, 77, false).expect("offsets are allowed");
         assert_eq!(by_offset.to_string(), "3/77/0/0");
+        let options = Options { order: Order::DialectElseOffset, ..Options::new("t") };
+        let ordered = |block: &str| parse(block).expect("an object").sequence(&options, 3, 77, false).map(|(s, _)| s.to_string()).map_err(|r| r.code);
+        assert_eq!(ordered(r#"{"connector":"oracle","scn":"5"}"#), Ok("3/77/0/0".to_owned()));
+        assert_eq!(ordered(r#"{"connector":"postgresql","lsn":5}"#), Ok("3/5/5/0".to_owned()));
+        assert_eq!(ordered(r#"{"connector":"postgresql","lsn":null}"#), Err(Code::NoOrder), "a known connector's order is never mixed with offsets");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -99,6 +99,19 @@ impl Kafka {
         }
         wait::expect(&format!("topic {name} is served"), REQUEST, || match self.partitions(name) {
             n if n == partitions => Ok(()),
+            n => Err(format!("{n} partitions")),
+        });
+    }
+
+    /// Gives a topic more partitions: so many in all.
+    pub fn add_partitions(&self, name: &str, partitions: usize) {
+        let asked = [NewPartitions::new(name, partitions)];
+        let answer = self.runtime.block_on(self.admin.create_partitions(&asked, &AdminOptions::new().operation_timeout(Some(REQUEST))));
+        for result in answer.unwrap_or_else(|e| panic!("topic {name} could not be grown: {e}")) {
+            let _ = result.unwrap_or_else(|(name, code)| panic!("topic {name} could not be grown: {code}"));
+        }
+        wait::expect(&format!("topic {name} has grown"), REQUEST, || match self.partitions(name) {
+            n if n == partitions as i32 => Ok(()),
             n => Err(format!("{n} partitions")),
         });
     }
