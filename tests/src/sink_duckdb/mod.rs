@@ -5,6 +5,7 @@
 
 mod conformance;
 mod crash;
+mod memory;
 mod ownership;
 mod query;
 mod schemas;

@@ -60,7 +60,7 @@ pub struct Defaults {
     pub push_debounce_max_delay: Field<Duration>,
     /// Most rows of a landed batch, 1 to 10 000 000. Default: `100000`.
     pub batch_rows_max: Field<u32>,
-    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `4GiB`. Default: `64MiB`.
+    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `1GiB`; a DuckDB store takes `16MiB`. Default: `64MiB`.
     pub batch_bytes_max: Field<Size>,
     /// The change log of tables that do not say otherwise. Default: see its fields.
     pub log: Field<Log>,

@@ -48,7 +48,7 @@ pub struct Table {
     pub push_debounce_max_delay: Field<Duration>,
     /// Most rows of a landed batch, 1 to 10 000 000. Default: `defaults.batch_rows_max`, else `100000`.
     pub batch_rows_max: Field<u32>,
-    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `4GiB`. Default: `defaults.batch_bytes_max`, else `64MiB`.
+    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `1GiB`; a DuckDB store takes `16MiB`. Default: `defaults.batch_bytes_max`, else `64MiB`.
     pub batch_bytes_max: Field<Size>,
     /// Where its copies go. Default: every store, as `upsert`. An empty list keeps the change log only.
     pub replicas: Field<Vec<Field<Replica>>>,
@@ -233,7 +233,7 @@ pub struct Replica {
     pub push_debounce_max_delay: Field<Duration>,
     /// Most rows of a landed batch, 1 to 10 000 000. Default: that of the table.
     pub batch_rows_max: Field<u32>,
-    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `4GiB`. Default: that of the table.
+    /// Most bytes of a landed batch; bytes or a size, `64KiB` to `1GiB`; a DuckDB store takes `16MiB`. Default: that of the table.
     pub batch_bytes_max: Field<Size>,
 }
 

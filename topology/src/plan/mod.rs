@@ -184,6 +184,15 @@ impl StoreKind {
         }
     }
 
+    /// The most bytes that may land there at once. DuckDB works in this process and takes several times a batch beside its own buffers: 64 MiB of
+    /// text that does not compress took 429 MB. The others stream what they are sent.
+    pub const fn batch_bytes_most(&self) -> Option<u64> {
+        match self {
+            Self::DuckDb { .. } => Some(16 << 20),
+            Self::ClickHouse { .. } | Self::Postgres { .. } => None,
+        }
+    }
+
     /// Whether two stores put tables of one name into one place.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
@@ -278,7 +287,7 @@ pub struct ReplicaPlan {
     pub max_delay: Duration,
     /// Most rows of a landed batch.
     pub batch_rows_max: u32,
-    /// Most bytes of a landed batch.
+    /// Most bytes of a landed batch, not above [`StoreKind::batch_bytes_most`].
     pub batch_bytes_max: u64,
 }
 

@@ -257,6 +257,10 @@ const CASES: &[Case] = cases! {
         ("push.debounce_order", "tables[0].replicas[0].push_debounce_quiet", "-1");
     "no rows in a batch": "{ store: local }" => "{ store: local, batch_rows_max: 0 }";
         ("topology.bad_value", "tables[0].replicas[0].batch_rows_max", "0");
+    "a batch that is too large": "{ store: local }" => "{ store: serving, batch_bytes_max: 2GiB }";
+        ("topology.bad_value", "tables[0].replicas[0].batch_bytes_max", "2GiB");
+    "a batch that is too large for its store": "{ store: local }" => "{ store: local, batch_bytes_max: 17MiB }";
+        ("topology.bad_value", "tables[0].replicas[0].batch_bytes_max", "17MiB");
     "a tiny batch": "{ store: local }" => "{ store: local, batch_bytes_max: 1KiB }";
         ("topology.bad_value", "tables[0].replicas[0].batch_bytes_max", "1KiB");
 

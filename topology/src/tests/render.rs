@@ -89,7 +89,7 @@ fn the_resolved_topology() {
                 "local.orders",
                 "duckdb main.orders",
                 "upsert, build 0",
-                "at once, at most 100000 rows or 65536 KiB",
+                "at once, at most 100000 rows or 16384 KiB",
             ],
             [
                 "all",

@@ -25,7 +25,7 @@ const BATCH_ROWS_MAX: u32 = 100_000;
 const BATCH_BYTES_MAX: u64 = 64 << 20;
 const BATCH_ROWS_LIMIT: u32 = 10_000_000;
 const BATCH_BYTES_LEAST: u64 = 64 << 10;
-const BATCH_BYTES_LIMIT: u64 = 4 << 30;
+const BATCH_BYTES_LIMIT: u64 = 1 << 30;
 
 /// Replicas with the places to report clashes at. For a pattern the names are empty.
 pub(crate) struct Replicas<'f> {
@@ -129,6 +129,7 @@ fn resolve<'f>(
     let (store, at_store) = cx.required(&replica.store, at, "store")?;
     let position = stores.find(cx, store, at_store)?;
     let store = stores.get(position)?;
+    refuse_large_batches(cx, replica, store);
     let (name, at) = match (naming, &replica.table) {
         (_, Field::Broken(_)) => return None,
         (Naming::Many, Field::Absent) => ("", at),
@@ -141,6 +142,16 @@ fn resolve<'f>(
     };
     let build = replica.build.copied().unwrap_or(0);
     Some((plan(store, position, name, build, &limits?), at))
+}
+
+/// A limit that is written for this very replica is meant as it stands, so one above the store's own is refused.
+fn refuse_large_batches(cx: &Context<'_>, replica: &Replica, store: &StorePlan) {
+    if let (Some((size, at)), Some(most)) = (replica.batch_bytes_max.given(), store.kind.batch_bytes_most())
+        && size.bytes() > most
+    {
+        let message = format!("batch_bytes_max is more than store {} takes at once", shown(&store.id));
+        cx.error(at, Code::BadValue, message, &format!("a store of type {} takes up to {}MiB", store.kind.as_str(), most >> 20));
+    }
 }
 
 /// The name of a replica, if its store can hold it.
@@ -169,7 +180,8 @@ fn plan(store: &StorePlan, position: usize, table: &str, build: u16, limits: &Li
         quiet: limits.quiet,
         max_delay: limits.max_delay,
         batch_rows_max: limits.rows,
-        batch_bytes_max: limits.bytes,
+        // What is written for all stores alike is cut to what each can take.
+        batch_bytes_max: store.kind.batch_bytes_most().map_or(limits.bytes, |most| limits.bytes.min(most)),
     }
 }
 
@@ -191,7 +203,7 @@ fn limits(cx: &Context<'_>, levels: &[Landing<'_>]) -> Option<Limits> {
         None => Some(BATCH_BYTES_MAX),
         Some((size, _)) if (BATCH_BYTES_LEAST..=BATCH_BYTES_LIMIT).contains(&size.bytes()) => Some(size.bytes()),
         Some((_, at)) => {
-            cx.error(at, Code::BadValue, "batch_bytes_max is not from 64KiB to 4GiB", "the default is 64MiB");
+            cx.error(at, Code::BadValue, "batch_bytes_max is not from 64KiB to 1GiB", "the default is 64MiB");
             None
         }
     };
