@@ -1,7 +1,7 @@
 //! Named crash points and planted bugs, for tests only.
 //!
 //! Without the feature `faults` everything here is empty and costs nothing. With it, `LANDFALL_CRASH=point:hit` makes the process abort when
-//! it comes by a point for that time, and `LANDFALL_BUG=name` turns one planted bug on, so that the suite can show that it catches it.
+//! it comes by a point for that time, `LANDFALL_PANIC=point:hit` makes its thread panic there, and `LANDFALL_BUG=name` turns one planted bug on, so that the suite can show that it catches it.
 //! No production code may depend on an answer of this module.
 
 /// A planted bug: each is copied from one that real systems had (RELIABILITY.md A).
@@ -75,34 +75,38 @@ mod active {
     }
 
     static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
+    static PANIC: OnceLock<Option<Crash>> = OnceLock::new();
     static BUG: OnceLock<Option<Bug>> = OnceLock::new();
 
     thread_local! {
         static SIMULATED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    fn crash(name: &str) -> Option<&'static Crash> {
-        let crash = CRASH.get_or_init(|| {
-            let text = std::env::var("LANDFALL_CRASH").ok()?;
-            let (point, hits) = text.split_once(':')?;
-            Some(Crash { point: point.to_owned(), left: AtomicU32::new(hits.parse().ok()?) })
-        });
-        crash.as_ref().filter(|crash| crash.point == name)
-    }
-
     /// Whether a crash point is the one to abort at: what it promises of its moment may cost a wait that nobody else pays.
     pub fn armed(name: &str) -> bool {
-        crash(name).is_some()
+        told(&CRASH, "LANDFALL_CRASH").is_some_and(|crash| crash.point == name)
     }
 
     /// Comes by a crash point: the process aborts here where it was told to.
     pub fn point(name: &str) {
-        if let Some(crash) = crash(name)
-            && crash.left.fetch_sub(1, Ordering::SeqCst) == 1
-        {
+        if reached(&CRASH, "LANDFALL_CRASH", name) {
             eprintln!("crash point {name} reached");
             std::process::abort();
         }
+        assert!(!reached(&PANIC, "LANDFALL_PANIC", name), "told to panic at {name}");
+    }
+
+    fn told(cell: &'static OnceLock<Option<Crash>>, variable: &str) -> Option<&'static Crash> {
+        let read = || {
+            let text = std::env::var(variable).ok()?;
+            let (point, hits) = text.split_once(':')?;
+            Some(Crash { point: point.to_owned(), left: AtomicU32::new(hits.parse().ok()?) })
+        };
+        cell.get_or_init(read).as_ref()
+    }
+
+    fn reached(cell: &'static OnceLock<Option<Crash>>, variable: &str, name: &str) -> bool {
+        told(cell, variable).is_some_and(|crash| crash.point == name && crash.left.fetch_sub(1, Ordering::SeqCst) == 1)
     }
 
     /// Whether a planted bug is on, for this thread or the whole process.

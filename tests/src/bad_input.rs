@@ -72,6 +72,8 @@ fn unreachable_broker() {
     assert_eq!(output.status.code(), Some(1), "{}", output.text());
     let text = output.text();
     assert!(text.contains(&closed.to_string()) && text.contains("cannot be reached"), "which broker cannot be reached is not said:\n{text}");
+    assert!(text.contains("Connection refused"), "why is not said:\n{text}");
+    assert!(!text.contains("CONFWARN") && !text.contains("enable.gapless"), "settings of ours are warned of:\n{text}");
 }
 
 #[test]

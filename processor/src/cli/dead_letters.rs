@@ -19,6 +19,7 @@ use super::paper::{Field, Output, Paper, counted, printable};
 use super::{Failure, Problem, load};
 use crate::dead_letter::Letter;
 use crate::log::client;
+use crate::log::voice::Voice;
 
 /// Reading goes on as long as something comes within this.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -202,7 +203,7 @@ fn print_one(entry: &Entry, times: u64, output: Output, paper: &mut Paper<'_>) -
 /// Hands over the letters of the topic, oldest first; only the last `last` records where that is said. Returns how many records were passed over.
 fn read(plan: &Plan, last: Option<usize>, mut each: impl FnMut(Entry)) -> Result<u64, anyhow::Error> {
     let topic = plan.dead_letters_topic();
-    let consumer: BaseConsumer = client::reader(&plan.kafka).create()?;
+    let consumer: BaseConsumer<Voice> = client::reader(&plan.kafka).create_with_context(Voice)?;
     let (low, high) = match consumer.fetch_watermarks(&topic, 0, PATIENCE) {
         Ok(bounds) => bounds,
         // Nobody has run this topology yet.

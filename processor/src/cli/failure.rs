@@ -95,6 +95,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(problem) = error.downcast_ref::<Problem>() {
         return problem.hint.clone();
     }
+    if let Some(unreachable) = error.downcast_ref::<crate::log::voice::Unreachable>() {
+        return Some(unreachable.hint().to_owned());
+    }
     if let Some(error) = error.downcast_ref::<crate::sink::Error>() {
         return Some(error.kind.hint().to_owned());
     }
@@ -146,18 +149,19 @@ pub fn kafka(error: &KafkaError) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::voice::Unreachable;
     use crate::run::StartError;
 
     #[test]
     fn an_error_is_what_why_and_hint() {
         let failure = Failure::from(StartError::Kafka {
             brokers: "localhost:9092".to_owned(),
-            source: KafkaError::MetadataFetch(Code::BrokerTransportFailure),
+            source: Unreachable { reason: "localhost:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused".to_owned() },
         });
         let text = failure.text().expect("nothing is told yet");
-        assert!(text.starts_with("error: kafka at localhost:9092 cannot be reached\n  because: Meta data fetch error: "), "{text}");
-        assert_eq!(text.matches("Broker transport failure").count(), 1, "a cause is said once: {text}");
-        assert!(text.lines().last().is_some_and(|l| l.starts_with("  hint: is Kafka running there")), "{text}");
+        assert!(text.starts_with("error: kafka at localhost:9092 cannot be reached\n  because: localhost:9092/bootstrap: Connect to "), "{text}");
+        assert_eq!(text.matches("Connection refused").count(), 1, "a cause is said once: {text}");
+        assert!(text.lines().last().is_some_and(|l| l.starts_with("  hint: is it running there")), "{text}");
         assert_eq!(failure.code(), 1);
     }
 

@@ -5,19 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use landfall_topology::Plan;
 use landfall_topology::plan::{StoreKind, TablePlan};
-use rdkafka::ClientContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerContext};
 use serde::Serialize;
 
 use super::paper::{Field, Mood, Paper, counted, printable};
-use crate::log::client;
 use crate::log::topics::TIMEOUT;
+use crate::log::voice;
 use crate::run::{clickhouse_options, postgres_options};
 use crate::sink::query::Limits;
 use crate::sink::{Error, Kind, clickhouse, duckdb, postgres};
@@ -104,45 +100,12 @@ struct Cluster {
     topics: BTreeMap<String, usize>,
 }
 
-/// Keeps what the client says about connections that fail: its error for the caller only says that no broker answered.
-#[derive(Clone, Default)]
-struct Listening(Arc<Mutex<Option<String>>>);
-
-impl ClientContext for Listening {
-    fn error(&self, error: KafkaError, reason: &str) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // That all are down follows from what was said of each.
-        if said.is_none() && error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
-            *said = Some(reason.to_owned());
-        }
-    }
-}
-
-impl ProducerContext for Listening {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
-}
-
-/// A producer that produces nothing: of the clients, only this one hands its reasons on.
 fn cluster(plan: &Plan) -> Result<Cluster, Finding> {
-    let listening = Listening::default();
-    let asked = || -> Result<Cluster, KafkaError> {
-        let client: BaseProducer<Listening> = client::admin(&plan.kafka).create_with_context(listening.clone())?;
-        let metadata = client.client().fetch_metadata(None, TIMEOUT).inspect_err(|_| client.poll(Duration::ZERO))?;
-        let topics = metadata.topics().iter().filter(|t| t.error().is_none()).map(|t| (t.name().to_owned(), t.partitions().len()));
-        Ok(Cluster { brokers: metadata.brokers().len(), topics: topics.collect() })
-    };
-    asked().map_err(|error| {
-        let said = listening.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let said = said.unwrap_or_else(|| error.to_string());
-        let hint = match &said {
-            text if text.contains("uthentication") || text.contains("SASL") => "check mechanism, username and password under `kafka.security`",
-            text if text.contains("SSL") => "check `kafka.security`: its protocol, and the certificates that it trusts",
-            _ => "is it running there, and do `kafka.brokers` and `kafka.security` fit it?",
-        };
-        Finding::new(Standing::Bad, broker_names(plan), format!("cannot be reached: {said}")).hint(hint)
-    })
+    let metadata = voice::reach(&plan.kafka, TIMEOUT).map_err(|unreachable| {
+        Finding::new(Standing::Bad, broker_names(plan), format!("cannot be reached: {unreachable}")).hint(unreachable.hint())
+    })?;
+    let topics = metadata.topics().iter().filter(|t| t.error().is_none()).map(|t| (t.name().to_owned(), t.partitions().len()));
+    Ok(Cluster { brokers: metadata.brokers().len(), topics: topics.collect() })
 }
 
 fn broker_names(plan: &Plan) -> String {

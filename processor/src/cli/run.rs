@@ -33,7 +33,9 @@ Examples:
   landfall run                          the file landfall.yaml
   landfall run shop.yaml --state-dir /var/lib/landfall
   landfall run shop.yaml --only land    a second process that only lands
-  LANDFALL_LOG=debug landfall run       tell more";
+  LANDFALL_LOG=debug landfall run       tell more
+  LANDFALL_LOG=debug LANDFALL_KAFKA_DEBUG=broker,security landfall run
+                                        tell what the Kafka client does, too";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]

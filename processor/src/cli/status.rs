@@ -91,7 +91,8 @@ fn show(status: &Status, output: Output, paper: &mut Paper<'_>) -> std::io::Resu
         for standstill in of {
             let Standstill { place, partitions, reason, .. } = standstill;
             let mood = if stopped { Mood::Bad } else { Mood::Odd };
-            paper.line(format!("  {} {}: {}", printable(place), numbers(partitions), paper.word(&printable(&reason.code), mood)))?;
+            let which = if partitions.is_empty() { String::new() } else { format!(" {}", numbers(partitions)) };
+            paper.line(format!("  {}{which}: {}", printable(place), paper.word(&printable(&reason.code), mood)))?;
             paper.indented("    ", &printable(&reason.what))?;
             if !reason.hint.is_empty() {
                 paper.indented("    ", &format!("hint: {}", printable(&reason.hint)))?;
@@ -166,6 +167,10 @@ struct Standstill<'a> {
 
 fn standstills(status: &Status) -> Vec<Standstill<'_>> {
     let mut found: Vec<Standstill<'_>> = Vec::new();
+    for (part, standstill) in &status.parts {
+        let crate::observe::Standstill { stopped, reason } = standstill;
+        found.push(Standstill { place: part.clone(), partitions: Vec::new(), reason, stopped: *stopped });
+    }
     let sources = status
         .sources
         .iter()
@@ -228,6 +233,7 @@ mod tests {
             topology: "shop".into(),
             sources: BTreeMap::from([("shop.public.orders".to_owned(), source)]),
             replicas: BTreeMap::from([("serving.orders".to_owned(), serving), ("warehouse.orders".to_owned(), warehouse)]),
+            parts: BTreeMap::new(),
             dead_letters: BTreeMap::from([("json.invalid".to_owned(), 3)]),
             changes: 12_400,
             ready: true,
@@ -257,6 +263,18 @@ json.invalid                  3
 `landfall dead-letters list` shows them
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_part_that_stands_still_as_a_whole_is_named() {
+        let reason = Reason { code: "sink.file_held".into(), what: "topology \"bank\" lands into r.duckdb".into(), hint: "give it its own".into() };
+        let part = |stopped| crate::observe::Standstill { stopped, reason: reason.clone() };
+        let mut status = status();
+        status.parts = BTreeMap::from([("store local".to_owned(), part(false)), ("normaliser".to_owned(), part(true))]);
+        let text = printed(None, |p| show(&status, Output::Text, p).unwrap());
+        let (stopped, waiting) = text.split_once("waiting, goes on by itself\n").expect("both");
+        assert!(stopped.contains("  normaliser: sink.file_held\n    topology \"bank\" lands into r.duckdb\n    hint: "), "{text}");
+        assert!(waiting.starts_with("  store local: sink.file_held\n"), "{text}");
     }
 
     #[test]

@@ -27,13 +27,16 @@ use links::Other;
 
 mod links;
 
-/// A store's word on what it cannot hold: the code under which the change is dead-lettered, or nothing.
+/// The place of the column that is to blame and the code under which the change is dead-lettered, or nothing.
+pub type Blame = Option<(usize, &'static str)>;
+
+/// A store's word on what it cannot hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Refuse {
-    /// A value of a column.
+    /// A value of a column; the code under which the change is dead-lettered, or nothing.
     pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
-    /// A key, encoded as [`Delta::key`] is, with the place of the column that is to blame.
-    pub key: fn(&TableSchema, &[u8]) -> Result<Option<(usize, &'static str)>, WireError>,
+    /// A key, encoded as [`Delta::key`] is.
+    pub key: fn(&TableSchema, &[u8]) -> Result<Blame, WireError>,
 }
 
 /// What does not change while a partition is owned.
@@ -926,7 +929,7 @@ impl Partition {
     }
 
     /// What of a change the store cannot hold: the place of the column and the code. A change without a row has nothing to hold.
-    fn refused(&self, at: usize, change: &Change<'_>, schema: &TableSchema) -> Result<Option<(usize, &'static str)>, WireError> {
+    fn refused(&self, at: usize, change: &Change<'_>, schema: &TableSchema) -> Result<Blame, WireError> {
         let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok(None) };
         for (i, pair) in row::values(schema.columns(), after).enumerate() {
             let (column, value) = pair?;
@@ -942,7 +945,7 @@ impl Partition {
         }
     }
 
-    fn refused_key(&self, schema: &TableSchema, plain: &[u8]) -> Result<Option<(usize, &'static str)>, WireError> {
+    fn refused_key(&self, schema: &TableSchema, plain: &[u8]) -> Result<Blame, WireError> {
         self.settings.refuse.map_or(Ok(None), |refuse| (refuse.key)(schema, plain))
     }
 

@@ -1,12 +1,12 @@
 //! Kafka clients: every setting that correctness rests on is pinned here, whatever the operator's file says (RELIABILITY.md D 25).
 //!
-//! The operator's own options pass an allow-list in `topology`, since some options of the client run commands or load code. What is pinned
-//! comes last, so nothing overrides it.
+//! The operator's own options pass an allow-list in `topology`, since some options of the client run commands or load code. They win over the
+//! defaults here, which are a matter of speed and memory, and never over what is pinned. `LANDFALL_KAFKA_DEBUG` names debug contexts of the
+//! client, for looking at a cluster that does not let us in.
 
 use landfall_topology::plan::{KafkaPlan, Mechanism, Protocol};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::{ClientConfig, ClientContext};
 
 /// Bytes that one consumer may hold fetched and not yet taken.
 const QUEUED_KBYTES: &str = "32768";
@@ -19,12 +19,10 @@ fn base(kafka: &KafkaPlan) -> ClientConfig {
     if let Ok(areas) = std::env::var("LANDFALL_KAFKA_DEBUG") {
         let _ = config.set("debug", areas);
     }
+    default(&mut config, &["client.id"], "landfall");
+    default(&mut config, &["topic.metadata.refresh.interval.ms"], "10000");
+    default(&mut config, &["reconnect.backoff.max.ms"], "2000");
     let _ = config.set("bootstrap.servers", kafka.brokers.join(","));
-    let _ = config.set("client.id", "landfall");
-    let _ = config.set("check.crcs", "true");
-    let _ = config.set("topic.metadata.refresh.interval.ms", "10000");
-    let _ = config.set("reconnect.backoff.max.ms", "2000");
-    let _ = config.set("allow.auto.create.topics", "false");
     let level = if config.get("debug").is_some() { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
     let _ = config.set_log_level(level);
     if let Some(security) = &kafka.security {
@@ -61,6 +59,13 @@ fn base(kafka: &KafkaPlan) -> ClientConfig {
     config
 }
 
+/// Sets what the operator has left open under any of its names: the client knows some options by two.
+fn default(config: &mut ClientConfig, names: &[&str], value: &str) {
+    if let (Some(first), true) = (names.first(), names.iter().all(|name| config.get(name).is_none())) {
+        let _ = config.set(*first, value);
+    }
+}
+
 /// A client for topics and their metadata.
 pub fn admin(kafka: &KafkaPlan) -> ClientConfig {
     base(kafka)
@@ -72,27 +77,9 @@ pub fn member(kafka: &KafkaPlan, group: &str) -> ClientConfig {
     let _ = config.set("group.id", group);
     let _ = config.set("partition.assignment.strategy", "cooperative-sticky");
     // How long the group waits for a member that went silent. Rebalancing costs little here (the sinks fence), so the wait is short.
-    for (name, value) in [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "500")] {
-        if config.get(name).is_none() {
-            let _ = config.set(name, value);
-        }
-    }
+    default(&mut config, &["session.timeout.ms"], "6000");
+    default(&mut config, &["heartbeat.interval.ms"], "500");
     config
-}
-
-/// Passes a line of the client on to our own log. True where it says that the group's coordinator refused a commit, in whole or in part.
-///
-/// This line is the only word on that: the binding never calls `ConsumerContext::commit_callback` for a commit that somebody asked for and
-/// nobody waits for (rust-rdkafka 856), and the client then reports to its log. A refusal is no event of its own: it belongs to every
-/// rebalance, and the offset is committed again.
-pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) -> bool {
-    let refused = facility == "COMMITFAIL";
-    if refused {
-        tracing::debug!(line, "offsets were not committed, they will be again");
-    } else {
-        DefaultClientContext.log(level, facility, line);
-    }
-    refused
 }
 
 /// A consumer that is given its partitions by hand.
@@ -104,13 +91,15 @@ pub fn reader(kafka: &KafkaPlan) -> ClientConfig {
     let _ = config.set("auto.offset.reset", "error");
     let _ = config.set("enable.partition.eof", "false");
     let _ = config.set("isolation.level", "read_committed");
-    let _ = config.set("queued.max.messages.kbytes", QUEUED_KBYTES);
-    let _ = config.set("queued.min.messages", "100000");
+    let _ = config.set("check.crcs", "true");
+    let _ = config.set("allow.auto.create.topics", "false");
+    default(&mut config, &["queued.max.messages.kbytes"], QUEUED_KBYTES);
+    default(&mut config, &["queued.min.messages"], "100000");
     // The client's own second of waiting after a full queue would show as latency.
-    let _ = config.set("fetch.queue.backoff.ms", "10");
-    let _ = config.set("fetch.wait.max.ms", "100");
-    let _ = config.set("fetch.message.max.bytes", "8388608");
-    let _ = config.set("receive.message.max.bytes", "268435456");
+    default(&mut config, &["fetch.queue.backoff.ms"], "10");
+    default(&mut config, &["fetch.wait.max.ms"], "100");
+    default(&mut config, &["fetch.message.max.bytes", "max.partition.fetch.bytes"], "8388608");
+    default(&mut config, &["receive.message.max.bytes"], "268435456");
     config
 }
 
@@ -122,12 +111,58 @@ pub fn producer(kafka: &KafkaPlan) -> ClientConfig {
     let _ = config.set("enable.gapless.guarantee", "true");
     let _ = config.set("acks", "all");
     let _ = config.set("message.timeout.ms", "0");
-    let _ = config.set("linger.ms", "5");
-    let _ = config.set("batch.num.messages", "100000");
-    let _ = config.set("compression.type", "lz4");
     let _ = config.set("queue.buffering.max.messages", "200000");
-    let _ = config.set("queue.buffering.max.kbytes", "65536");
-    // Below what the log topics take (topics.rs), so that a record is refused here by name and never there, where it would end the producer.
-    let _ = config.set("message.max.bytes", "100000000");
+    default(&mut config, &["linger.ms"], "5");
+    default(&mut config, &["batch.num.messages"], "100000");
+    default(&mut config, &["compression.type", "compression.codec"], "lz4");
+    default(&mut config, &["queue.buffering.max.kbytes"], "65536");
+    // Below what the log topics take (topics.rs), so that a record is refused here by name and never there, where it would end the producer. The
+    // operator may only lower it.
+    default(&mut config, &["message.max.bytes"], "100000000");
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_topology::{Document, LookupError, check};
+
+    use super::*;
+
+    fn plan(client: &str) -> KafkaPlan {
+        let text = format!(
+            "topology: shop\nkafka: {{ brokers: [localhost:9092], client: {{ {client} }} }}\n\
+             sources: [ {{ id: db, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: shop }} }} ]\n\
+             stores: [ {{ id: local, type: duckdb, path: r.duckdb }} ]\ntables: [ {{ id: o, source: db, schema: public, name: o }} ]\n"
+        );
+        let checked = check(&[Document::new("x", text)], &|_| Err(LookupError::new("is not set")));
+        checked.plan.unwrap_or_else(|| panic!("{:?}", checked.issues)).kafka
+    }
+
+    #[test]
+    fn what_the_operator_sets_has_its_effect() {
+        let kafka = plan(
+            "client.id: mine, linger.ms: 50, compression.codec: zstd, fetch.wait.max.ms: 500, max.partition.fetch.bytes: 4096, \
+             session.timeout.ms: 30000, reconnect.backoff.max.ms: 7, message.max.bytes: 4096, queued.max.messages.kbytes: 2048",
+        );
+        let (producer, member) = (producer(&kafka), member(&kafka, "g"));
+        let set = |config: &ClientConfig, name: &str| config.get(name).map(str::to_owned);
+        for (config, name, value) in [
+            (&producer, "client.id", Some("mine")),
+            (&producer, "linger.ms", Some("50")),
+            (&producer, "compression.codec", Some("zstd")),
+            (&producer, "compression.type", None),
+            (&producer, "message.max.bytes", Some("4096")),
+            (&producer, "reconnect.backoff.max.ms", Some("7")),
+            (&member, "fetch.wait.max.ms", Some("500")),
+            (&member, "max.partition.fetch.bytes", Some("4096")),
+            (&member, "fetch.message.max.bytes", None),
+            (&member, "session.timeout.ms", Some("30000")),
+            (&member, "queued.max.messages.kbytes", Some("2048")),
+        ] {
+            assert_eq!(set(config, name).as_deref(), value, "{name}");
+        }
+        let usual = super::producer(&plan("socket.nagle.disable: true"));
+        assert_eq!(usual.get("linger.ms"), Some("5"));
+        assert_eq!(usual.get("enable.gapless.guarantee"), Some("true"));
+    }
 }

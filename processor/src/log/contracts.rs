@@ -16,6 +16,7 @@ use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::client;
+use super::voice::Voice;
 
 /// How long reading a small topic to its end may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,7 +52,7 @@ impl Contracts {
 
 /// Reads a one-partition topic from its first record to the end that it has now.
 pub fn read_to_end(kafka: &KafkaPlan, topic: &str, mut record: impl FnMut(Option<&[u8]>, Option<&[u8]>)) -> Result<(), KafkaError> {
-    let consumer: BaseConsumer = client::reader(kafka).create()?;
+    let consumer: BaseConsumer<Voice> = client::reader(kafka).create_with_context(Voice)?;
     let (low, high) = consumer.fetch_watermarks(topic, 0, TIMEOUT)?;
     if low >= high {
         return Ok(());

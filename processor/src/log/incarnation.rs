@@ -7,8 +7,9 @@
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
+use rdkafka::ClientContext;
 use rdkafka::admin::AdminClient;
-use rdkafka::client::DefaultClientContext;
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka_sys as sys;
 
 /// What the broker says of a topic.
@@ -26,15 +27,18 @@ pub struct Described {
 pub struct DescribeError {
     /// The client's own words.
     pub reason: String,
+    /// The client's code, where it gave one.
+    pub code: Option<RDKafkaErrorCode>,
 }
 
 /// Describes topics by name, in the order of the names; `None` for one that does not exist.
-pub fn describe(client: &AdminClient<DefaultClientContext>, names: &[&str], timeout: Duration) -> Result<Vec<Option<Described>>, DescribeError> {
-    let failed = |reason: String| DescribeError { reason };
+pub fn describe<C: ClientContext>(client: &AdminClient<C>, names: &[&str], timeout: Duration) -> Result<Vec<Option<Described>>, DescribeError> {
+    let failed = |reason: String, code: Option<RDKafkaErrorCode>| DescribeError { reason, code };
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let texts: Vec<CString> = names.iter().map(|n| CString::new(*n)).collect::<Result<_, _>>().map_err(|_| failed("a name holds NUL".to_owned()))?;
+    let texts: Vec<CString> =
+        names.iter().map(|n| CString::new(*n)).collect::<Result<_, _>>().map_err(|_| failed("a name holds NUL".to_owned(), None))?;
     let mut pointers: Vec<*const std::ffi::c_char> = texts.iter().map(|t| t.as_ptr()).collect();
     let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: the client outlives the call, names and error buffer outlive their use, and the result is read before its event is destroyed.
@@ -48,9 +52,10 @@ pub fn describe(client: &AdminClient<DefaultClientContext>, names: &[&str], time
         sys::rd_kafka_DescribeTopics(client, collection, options, queue);
         let event = sys::rd_kafka_queue_poll(queue, millis.saturating_add(1000));
         let result = if event.is_null() {
-            Err(failed("no answer in time".to_owned()))
+            Err(failed("no answer in time".to_owned(), Some(RDKafkaErrorCode::OperationTimedOut)))
         } else if sys::rd_kafka_event_error(event) != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
-            Err(failed(CStr::from_ptr(sys::rd_kafka_event_error_string(event)).to_string_lossy().into_owned()))
+            let reason = CStr::from_ptr(sys::rd_kafka_event_error_string(event)).to_string_lossy().into_owned();
+            Err(failed(reason, Some(sys::rd_kafka_event_error(event).into())))
         } else {
             read(sys::rd_kafka_event_DescribeTopics_result(event), names)
         };
@@ -79,7 +84,10 @@ unsafe fn read(result: *const sys::rd_kafka_DescribeTopics_result_t, names: &[&s
             match code {
                 sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => {}
                 sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => continue,
-                _ => return Err(DescribeError { reason: CStr::from_ptr(sys::rd_kafka_err2str(code)).to_string_lossy().into_owned() }),
+                _ => {
+                    let reason = CStr::from_ptr(sys::rd_kafka_err2str(code)).to_string_lossy().into_owned();
+                    return Err(DescribeError { reason, code: Some(code.into()) });
+                }
             }
             let mut partitions = 0;
             let _ = sys::rd_kafka_TopicDescription_partitions(topic, &raw mut partitions);

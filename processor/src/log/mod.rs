@@ -10,3 +10,4 @@ pub mod incarnation;
 pub mod murmur2;
 pub mod producer;
 pub mod topics;
+pub mod voice;

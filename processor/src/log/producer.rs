@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 
-use super::client;
+use super::{client, voice};
 
 #[derive(Debug, Default)]
 struct Delivered {
@@ -38,7 +39,15 @@ impl Acks {
 #[derive(Clone, Debug, Default)]
 pub struct Context(std::sync::Arc<Acks>);
 
-impl ClientContext for Context {}
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        let _ = voice::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        voice::complain(&error, reason);
+    }
+}
 
 impl ProducerContext for Context {
     type DeliveryOpaque = usize;

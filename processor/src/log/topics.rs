@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::client;
 use super::incarnation::{self, DescribeError, Described};
+use super::voice::{self, Unreachable, Voice};
 
 /// How long a question about topics may take.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,9 +54,37 @@ pub enum TopicError {
     },
 }
 
+impl TopicError {
+    /// Whether it passes by itself: a broker that starts knows neither its peers nor all topics at once. What an operator has to mend does not.
+    pub fn passes(&self) -> bool {
+        let code = match self {
+            Self::Create { source: KafkaError::AdminOp(code), .. } => Some(*code),
+            Self::Create { source, .. } => source.rdkafka_error_code(),
+            Self::Describe(error) => error.code,
+            Self::Repartitioned { .. } => return false,
+        };
+        // With fewer brokers than copies a topic cannot be made; no more copies are ever asked for than brokers have been seen.
+        matches!(
+            code,
+            Some(
+                RDKafkaErrorCode::InvalidReplicationFactor
+                    | RDKafkaErrorCode::BrokerNotAvailable
+                    | RDKafkaErrorCode::BrokerTransportFailure
+                    | RDKafkaErrorCode::AllBrokersDown
+                    | RDKafkaErrorCode::LeaderNotAvailable
+                    | RDKafkaErrorCode::NotController
+                    | RDKafkaErrorCode::NetworkException
+                    | RDKafkaErrorCode::OperationTimedOut
+                    | RDKafkaErrorCode::RequestTimedOut
+                    | RDKafkaErrorCode::UnknownTopicOrPartition
+            )
+        )
+    }
+}
+
 /// Asks and makes topics.
 pub struct Topics {
-    client: AdminClient<DefaultClientContext>,
+    client: AdminClient<Voice>,
     brokers: usize,
     identity: Identity,
 }
@@ -79,9 +107,10 @@ impl std::fmt::Debug for Topics {
 
 impl Topics {
     /// Connects to the cluster; an unreachable one is an error after [`TIMEOUT`].
-    pub fn connect(kafka: &KafkaPlan, identity: Identity) -> Result<Self, KafkaError> {
-        let client: AdminClient<DefaultClientContext> = client::admin(kafka).create()?;
-        let brokers = client.inner().fetch_metadata(None, TIMEOUT)?.brokers().len();
+    pub fn connect(kafka: &KafkaPlan, identity: Identity) -> Result<Self, Unreachable> {
+        let brokers = voice::reach(kafka, TIMEOUT)?.brokers().len();
+        let made = client::admin(kafka).create_with_context(Voice);
+        let client: AdminClient<Voice> = made.map_err(|error| Unreachable { reason: error.to_string() })?;
         Ok(Self { client, brokers, identity })
     }
 
@@ -94,7 +123,11 @@ impl Topics {
     }
 
     fn describe_by_name(&self, names: &[&str]) -> Result<Vec<Option<Described>>, DescribeError> {
-        let metadata = self.client.inner().fetch_metadata(None, TIMEOUT).map_err(|error| DescribeError { reason: error.to_string() })?;
+        let metadata = self
+            .client
+            .inner()
+            .fetch_metadata(None, TIMEOUT)
+            .map_err(|error| DescribeError { reason: error.to_string(), code: error.rdkafka_error_code() })?;
         let find = |name: &&str| metadata.topics().iter().find(|t| t.name() == *name).filter(|t| t.error().is_none());
         Ok(names.iter().map(|n| find(n).map(|t| Described { incarnation: [0; 16], partitions: t.partitions().len() as u32 })).collect())
     }
@@ -156,5 +189,24 @@ fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_starting_cluster_says_passes_and_what_an_operator_has_to_mend_does_not() {
+        let create = |source| TopicError::Create { topic: "t".to_owned(), source };
+        assert!(create(KafkaError::AdminOp(RDKafkaErrorCode::InvalidReplicationFactor)).passes());
+        assert!(create(KafkaError::MetadataFetch(RDKafkaErrorCode::BrokerTransportFailure)).passes());
+        assert!(!create(KafkaError::AdminOp(RDKafkaErrorCode::TopicAuthorizationFailed)).passes());
+        assert!(!create(KafkaError::AdminOp(RDKafkaErrorCode::PolicyViolation)).passes());
+        assert!(!TopicError::Repartitioned { topic: "t".to_owned(), found: 2, pinned: 4 }.passes());
+        let describe = |code| TopicError::Describe(DescribeError { reason: "x".to_owned(), code });
+        assert!(describe(Some(RDKafkaErrorCode::OperationTimedOut)).passes());
+        assert!(!describe(Some(RDKafkaErrorCode::ClusterAuthorizationFailed)).passes());
+        assert!(!describe(None).passes());
     }
 }

@@ -58,6 +58,7 @@ pub fn serve(observer: &Observer, readable: Readable, address: SocketAddr, stopp
         .set_buckets_for_metric(Matcher::Full("landfall_land_seconds".to_owned()), &LAND_SECONDS)?
         .set_buckets_for_metric(Matcher::Full("landfall_batch_rows".to_owned()), &BATCH_ROWS)?
         .install_recorder()?;
+    super::catalog::describe();
     let bind = |source| ServeError::Bind { address, source };
     let listener = std::net::TcpListener::bind(address).map_err(bind)?;
     listener.set_nonblocking(true).map_err(bind)?;
@@ -100,9 +101,12 @@ async fn answer(listener: std::net::TcpListener, served: Served, stopping: Stopp
 async fn ready(State(s): State<Served>) -> impl IntoResponse {
     let status = s.observer.status();
     let stopped = status.replicas.values().flat_map(|r| r.partitions.values()).any(|p| p.stopped.is_some());
+    if let Some((part, _)) = status.parts.iter().find(|(_, p)| p.stopped) {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{part} stands still: see /api/status\n"));
+    }
     match (status.ready, stopped) {
-        (true, false) => (StatusCode::OK, "ready\n"),
-        (true, true) => (StatusCode::SERVICE_UNAVAILABLE, "a partition stands still: see /api/status\n"),
-        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+        (true, false) => (StatusCode::OK, "ready\n".to_owned()),
+        (true, true) => (StatusCode::SERVICE_UNAVAILABLE, "a partition stands still: see /api/status\n".to_owned()),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned()),
     }
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_macros, reason = "this is the one place that names metrics")]
 
+pub mod catalog;
 pub mod http;
 pub mod query;
 
@@ -81,6 +82,15 @@ impl Replica {
     }
 }
 
+/// A part of the process that stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standstill {
+    /// Until somebody acts; else it goes on by itself.
+    pub stopped: bool,
+    /// Why.
+    pub reason: Reason,
+}
+
 /// The whole picture of one process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -91,6 +101,9 @@ pub struct Status {
     pub sources: BTreeMap<String, BTreeMap<i32, SourcePartition>>,
     /// Replicas by id.
     pub replicas: BTreeMap<String, Replica>,
+    /// Parts of the process that stand still as a whole, such as `store local`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, Standstill>,
     /// Dead letters written by this process, by reason.
     pub dead_letters: BTreeMap<String, u64>,
     /// Changes normalised by this process.
@@ -253,10 +266,41 @@ impl Observer {
         tracing::debug!(replica, rows, seconds = took.as_secs_f64(), "batch landed");
     }
 
-    /// What state takes.
-    pub fn state(&self, store: &str, bytes: u64, keys: u64) {
-        metrics::gauge!("landfall_state_bytes", "store" => store.to_owned()).set(bytes as f64);
-        metrics::gauge!("landfall_state_keys", "store" => store.to_owned()).set(keys as f64);
+    /// What a replica's state takes, as estimated.
+    pub fn state(&self, replica: &str, bytes: f64, keys: f64) {
+        metrics::gauge!("landfall_state_bytes", "replica" => replica.to_owned()).set(bytes.round());
+        metrics::gauge!("landfall_state_keys", "replica" => replica.to_owned()).set(keys.round());
+    }
+
+    /// Landing into a store ended for good. Each of its replicas stands still by name, with all partitions that it has here.
+    pub fn store_broken(&self, store: &str, reason: Reason) {
+        tracing::error!(code = reason.code, store, what = reason.what, hint = reason.hint, "landing into the store ended");
+        let mut status = self.lock();
+        for (id, replica) in status.replicas.iter_mut().filter(|(_, r)| r.store == store) {
+            metrics::counter!("landfall_sink_errors_total", "replica" => id.clone(), "kind" => reason.code.clone()).increment(1);
+            for partition in replica.partitions.values_mut() {
+                partition.stopped = Some(reason.clone());
+            }
+        }
+        let _ = status.parts.insert(format!("store {store}"), Standstill { stopped: true, reason });
+    }
+
+    /// Normalising ended for good.
+    pub fn normalise_broken(&self, reason: Reason) {
+        tracing::error!(code = reason.code, what = reason.what, hint = reason.hint, "normalising ended");
+        let _ = self.lock().parts.insert("normaliser".to_owned(), Standstill { stopped: true, reason });
+    }
+
+    /// A store waits before it can begin, or no longer.
+    pub fn store_waiting(&self, store: &str, reason: Option<Reason>) {
+        let part = format!("store {store}");
+        match reason {
+            Some(reason) => {
+                tracing::warn!(code = reason.code, store, what = reason.what, hint = reason.hint, "landing into the store waits");
+                let _ = self.lock().parts.insert(part, Standstill { stopped: false, reason });
+            }
+            None => drop(self.lock().parts.remove(&part)),
+        }
     }
 
     /// What waits in memory.

@@ -26,8 +26,8 @@ use crate::dead_letter::Letter;
 use crate::land::debounce::Debounce;
 use crate::land::fold::Config;
 use crate::land::partition::{LogBounds, Partition, Record, Refuse, Settings, Step, Stop, Verdict};
-use crate::log::client;
 use crate::log::producer::{Outgoing, Producer};
+use crate::log::{client, voice};
 use crate::observe::Reason;
 use crate::sink::{Remedy, Target};
 use crate::state::{SlotName, State};
@@ -49,6 +49,9 @@ pub enum SessionError {
     /// Kafka could not be used.
     #[error("kafka: {0}")]
     Kafka(#[from] KafkaError),
+    /// A worker of the store panicked; it has been told, and there is no further session.
+    #[error("a worker of the store panicked")]
+    Panicked,
 }
 
 #[derive(Default)]
@@ -69,9 +72,13 @@ struct Context(Arc<Group>);
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        if client::log_line(level, facility, line) {
+        if voice::log(level, facility, line) {
             self.0.refused.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        voice::complain(&error, reason);
     }
 }
 
@@ -163,7 +170,8 @@ impl std::fmt::Debug for StoreRuntime {
 pub fn run<S: State>(shared: &Shared, store: &StoreRuntime, index: usize, state: &mut S, stopping: &Stopping) {
     let mut pause = super::Pause::default();
     // Membership of the group goes with the file: whoever cannot write it must not be given partitions of it.
-    let _lock = match store.lock.as_deref().map(|path| super::lock::wait(path, stopping)) {
+    let wait = |path| super::lock::wait(path, &shared.plan.topology, stopping, |reason| shared.observer.store_waiting(&store.id, reason));
+    let _lock = match store.lock.as_deref().map(wait) {
         None => None,
         Some(Some(lock)) => Some(lock),
         Some(None) => return,
@@ -173,19 +181,28 @@ pub fn run<S: State>(shared: &Shared, store: &StoreRuntime, index: usize, state:
         let outcome = std::thread::scope(|scope| {
             for _ in 0..store.workers {
                 let (desk, connect) = (Arc::clone(&desk), &store.connect);
-                let _ = scope.spawn(move || {
-                    let mut sink = connect();
-                    desk.work(sink.as_mut(), Duration::from_secs(2));
-                });
+                let _ = scope.spawn(move || desk.guarded(|| desk.work(connect().as_mut(), Duration::from_secs(2))));
             }
-            let outcome = session(shared, store, index, state, &desk, stopping, &mut pause);
-            desk.close();
-            outcome
+            // Also where the session panics: the scope waits for its workers.
+            let _closing = Closing(&desk);
+            session(shared, store, index, state, &desk, stopping, &mut pause)
         });
+        if matches!(outcome, Err(SessionError::Panicked)) {
+            return;
+        }
         if let Err(error) = outcome {
             tracing::warn!(store = store.id, %error, "landing was interrupted, beginning again");
             pause.wait(stopping);
         }
+    }
+}
+
+/// Ends the workers when a session ends, however that happens.
+struct Closing<'a>(&'a Desk<Who>);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -237,6 +254,11 @@ fn session<S: State>(
         }
         session.handle_events();
         session.answers(&consumer, state)?;
+        if let Some(what) = desk.broken() {
+            // Told before the other workers end, which may take as long as their store.
+            shared.observer.store_broken(&store.id, super::broken(what));
+            return Err(SessionError::Panicked);
+        }
         session.steps(&consumer, state)?;
         if committed.elapsed() >= COMMIT_EVERY {
             committed = Instant::now();

@@ -10,6 +10,7 @@ pub mod lock;
 pub mod normalise;
 pub mod workers;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
@@ -28,7 +29,8 @@ use crate::fault;
 use crate::land::partition::Refuse;
 use crate::log::contracts::Contracts;
 use crate::log::topics::{Identity, Purpose, TopicError, Topics};
-use crate::observe::Observer;
+use crate::log::voice::Unreachable;
+use crate::observe::{Observer, Reason};
 use crate::sink::clickhouse::{self, ClickHouseSink};
 use crate::sink::duckdb::{self, DuckDbSink};
 use crate::sink::postgres::{self, PostgresSink};
@@ -37,6 +39,9 @@ use land::StoreRuntime;
 
 /// How often topics are looked at for tables that match a pattern.
 const DISCOVER_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a cluster that answers may take until topics can be made in it: a broker's restart takes some ten seconds.
+const CLUSTER_READY: Duration = Duration::from_secs(60);
 
 /// How long leaving a group may take.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -185,10 +190,13 @@ pub enum StartError {
     Kafka {
         /// The brokers of the topology.
         brokers: String,
-        /// Why.
+        /// Why, in the client's own words.
         #[source]
-        source: KafkaError,
+        source: Unreachable,
     },
+    /// Topics could not be listed.
+    #[error("the topics of the cluster cannot be listed")]
+    Topics(#[source] KafkaError),
     /// A topic could not be made.
     #[error(transparent)]
     Topic(#[from] TopicError),
@@ -198,6 +206,17 @@ pub enum StartError {
     /// A store's options are impossible.
     #[error(transparent)]
     Sink(#[from] crate::sink::Error),
+}
+
+impl StartError {
+    /// Whether it passes by itself once a cluster that has answered is up again.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Kafka { .. } | Self::Topics(_) => true,
+            Self::Topic(error) => error.passes(),
+            Self::State(_) | Self::Sink(_) => false,
+        }
+    }
 }
 
 /// Makes the topics that Landfall keeps beside the logs, and the logs of the tables that are known.
@@ -292,24 +311,57 @@ fn with_parameters(url: &str, parameters: &[(&str, Option<&str>)]) -> String {
     url
 }
 
+/// Connects and makes sure that Landfall's topics are there; `None` when told to stop first. A cluster that is just starting answers before
+/// it can make topics, and may go away again: that is waited for, for a bounded time. A cluster that never answered, or refuses us, is an error.
+fn connect(shared: &Shared, stopping: &Stopping) -> Result<Option<Topics>, StartError> {
+    let plan = &shared.plan;
+    let (mut pause, deadline, mut answered) = (Pause::default(), Instant::now() + CLUSTER_READY, false);
+    loop {
+        let unreachable = |source| StartError::Kafka { brokers: plan.kafka.brokers.join(", "), source };
+        let begun = Topics::connect(&plan.kafka, shared.identity).map_err(unreachable).and_then(|topics| {
+            answered = true;
+            ensure_topics(plan, &topics)?;
+            shared.discover(&topics).map_err(StartError::Topics)?;
+            Ok(topics)
+        });
+        match begun {
+            Ok(topics) => return Ok(Some(topics)),
+            Err(error) if answered && error.passes() && Instant::now() < deadline => {
+                let why = std::error::Error::source(&error).map_or_else(String::new, |why| format!(": {why}"));
+                tracing::warn!("the cluster is not ready yet, trying again for {} s at most: {error}{why}", CLUSTER_READY.as_secs());
+                pause.wait(stopping);
+                if stopping.is_set() {
+                    return Ok(None);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Runs until told to stop.
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts threads")]
 pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<(), StartError> {
     let plan = &shared.plan;
-    let unreachable = |source| StartError::Kafka { brokers: plan.kafka.brokers.join(", "), source };
-    let topics = Topics::connect(&plan.kafka, shared.identity).map_err(unreachable)?;
-    ensure_topics(plan, &topics)?;
-    shared.discover(&topics).map_err(unreachable)?;
+    let Some(topics) = connect(shared, stopping)? else { return Ok(()) };
     let state = if options.land { Some(RocksState::open_directory(&options.state)?) } else { None };
     let stores = if options.land { stores(plan)? } else { Vec::new() };
     std::thread::scope(|scope| {
         if options.normalise {
-            let _ = scope.spawn(|| normalise::run(shared, stopping));
+            let _ = scope.spawn(|| {
+                if let Err(what) = guarded(|| normalise::run(shared, stopping)) {
+                    shared.observer.normalise_broken(broken(what));
+                }
+            });
         }
         for (index, store) in stores.iter().enumerate() {
             if let Some(state) = &state {
                 let mut state = state.clone();
-                let _ = scope.spawn(move || land::run(shared, store, index, &mut state, stopping));
+                let _ = scope.spawn(move || {
+                    if let Err(what) = guarded(|| land::run(shared, store, index, &mut state, stopping)) {
+                        shared.observer.store_broken(&store.id, broken(what));
+                    }
+                });
             }
         }
         shared.observer.ready(true);
@@ -318,7 +370,7 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
                 tracing::warn!(%error, "topics cannot be listed");
             }
             if let Some(state) = &state {
-                shared.observer.state("local", state.bytes(), state.keys_estimate());
+                measure(shared, state);
             }
         }
         shared.observer.ready(false);
@@ -326,7 +378,7 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
     Ok(())
 }
 
-/// Commits, without waiting for the answer: a refusal is heard through the client's log (`log::client::log_line`).
+/// Commits, without waiting for the answer: a refusal is heard through the client's log (`log::voice::log`).
 fn commit<C: ConsumerContext>(consumer: &BaseConsumer<C>, list: &TopicPartitionList) -> Result<(), KafkaError> {
     // Who is to die behind a commit waits for it: the point means that the group has the offsets.
     let mode = if fault::armed("post_commit") { CommitMode::Sync } else { CommitMode::Async };
@@ -342,6 +394,38 @@ struct Named<'a>(&'a str, i32);
 impl Equivalent<(String, i32)> for Named<'_> {
     fn equivalent(&self, key: &(String, i32)) -> bool {
         self.1 == key.1 && self.0 == key.0
+    }
+}
+
+/// Runs a part of the process; a panic in it ends this part and no other, and comes back as its message.
+fn guarded(act: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| message(&*panic))
+}
+
+/// The text of a panic, where it has one.
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Why a part stands still for good after a panic. What it had under way is neither acknowledged nor committed, so nothing is lost.
+fn broken(what: String) -> Reason {
+    Reason {
+        code: "process.panicked".to_owned(),
+        what: format!("a defect of Landfall ended this part: {what}"),
+        hint: "restart the process, it goes on from what was landed; and please report it with the lines above".to_owned(),
+    }
+}
+
+/// Tells what state each replica takes; what other topologies left in the directory is nobody's here.
+fn measure(shared: &Shared, state: &RocksState) {
+    let usage = match state.usage() {
+        Ok(usage) => usage,
+        Err(error) => return tracing::warn!(%error, "state cannot be measured"),
+    };
+    for replica in shared.tables().iter().flat_map(|table| &table.replicas) {
+        if let Some(used) = usage.get(&shared.plan.full_name(replica)) {
+            shared.observer.state(&replica.id, used.bytes, used.keys);
+        }
     }
 }
 

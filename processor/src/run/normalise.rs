@@ -31,6 +31,7 @@ use crate::log::headers::MessageHeaders;
 use crate::log::incarnation::Described;
 use crate::log::producer::{Outgoing, Producer, Sent};
 use crate::log::topics::{Purpose, Topics};
+use crate::log::voice::{self, Voice};
 use crate::normalise::partition::{Item, Outcome, Partition};
 use crate::normalise::{Destination, Outbox};
 use crate::observe::Reason;
@@ -54,6 +55,9 @@ pub enum SessionError {
     /// Kafka could not be used.
     #[error("kafka: {0}")]
     Kafka(#[from] KafkaError),
+    /// Kafka was not reached.
+    #[error("kafka cannot be reached: {0}")]
+    Unreachable(#[from] voice::Unreachable),
     /// A topic could not be made or looked at.
     #[error(transparent)]
     Topic(#[from] crate::log::topics::TopicError),
@@ -84,9 +88,13 @@ struct Context(Arc<Group>);
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        if client::log_line(level, facility, line) {
+        if voice::log(level, facility, line) {
             self.0.refused.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        voice::complain(&error, reason);
     }
 }
 
@@ -432,7 +440,7 @@ impl Session<'_> {
         let group = format!("{}.normalise", self.plan.topology);
         let mut config = client::reader(&self.plan.kafka);
         let _ = config.set("group.id", &group);
-        let asker: BaseConsumer = config.create()?;
+        let asker: BaseConsumer<Voice> = config.create_with_context(Voice)?;
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions.cast_signed() {
             let _ = list.add_partition(topic, partition);

@@ -3,6 +3,7 @@
 //! A partition has at most one job at a time, so order needs no care; a job that hangs holds up one connection, not the store's other tables.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ struct Queue<K> {
     answers: Vec<(K, Answer)>,
     closed: bool,
     busy: usize,
+    /// What a worker panicked with. Its job will never be answered.
+    broken: Option<String>,
 }
 
 /// The jobs and answers of one store. `K` names who asked.
@@ -73,7 +76,10 @@ pub struct Desk<K> {
 impl<K: Send> Desk<K> {
     /// An empty desk.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { queue: Mutex::new(Queue { jobs: VecDeque::new(), answers: Vec::new(), closed: false, busy: 0 }), changed: Condvar::new() })
+        Arc::new(Self {
+            queue: Mutex::new(Queue { jobs: VecDeque::new(), answers: Vec::new(), closed: false, busy: 0, broken: None }),
+            changed: Condvar::new(),
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Queue<K>> {
@@ -101,6 +107,22 @@ impl<K: Send> Desk<K> {
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
+    }
+
+    /// What a worker panicked with, where one did: nothing more is done for this store.
+    pub fn broken(&self) -> Option<String> {
+        self.lock().broken.clone()
+    }
+
+    /// Runs a worker, and takes note where it panics. Whether its job happened is not known then, and its sink is in no state to say so: the other
+    /// workers end too, and whoever waits for an answer has to give up.
+    pub fn guarded(&self, worker: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(worker)) {
+            let mut queue = self.lock();
+            (queue.broken, queue.closed) = (Some(super::message(&*panic)), true);
+            drop(queue);
+            self.changed.notify_all();
+        }
     }
 
     /// The life of a worker: jobs until the desk closes. After `idle` without a job, what others may wait for is given back.
@@ -164,4 +186,71 @@ fn prepare(sink: &mut dyn Sink, target: Target) -> Result<Target, Error> {
     }
     let schema = opened.schema.map_or_else(|| Arc::clone(&target.schema), Arc::new);
     Ok(Target { schema, ..target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sink that panics at its second claim.
+    #[derive(Default)]
+    struct Fragile {
+        claims: u32,
+    }
+
+    impl Sink for Fragile {
+        fn open(&mut self, _: &str, _: &str, _: Option<u16>) -> Result<Opened, Error> {
+            Ok(Opened { build: 0, schema: None })
+        }
+
+        fn prepare(&mut self, _: &Target) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn claim(&mut self, _: &Target, _: i32) -> Result<Claim, Error> {
+            self.claims += 1;
+            assert!(self.claims < 2, "the second claim");
+            Ok(Claim { fence: 1, next: None })
+        }
+
+        fn cursor(&mut self, _: &Target, _: i32) -> Result<Option<Cursor>, Error> {
+            Ok(None)
+        }
+
+        fn land(&mut self, _: &Target, _: &Batch) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn rebuild(&mut self, _: &str, _: &str) -> Result<u16, Error> {
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_worker_that_panics_is_noticed_and_ends_the_others() {
+        let column = landfall_schemas::Column { name: "id".to_owned(), ty: landfall_schemas::LogicalType::Int64, nullable: false };
+        let schema = Arc::new(landfall_schemas::TableSchema::new("t", vec![column], &["id"]).expect("valid"));
+        let target = Target { replica: "shop.store.t".to_owned(), table: "t".to_owned(), generation: 0, build: 0, schema };
+        let desk: Arc<Desk<u32>> = Desk::new();
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    let desk = Arc::clone(&desk);
+                    scope.spawn(move || {
+                        let mut sink = Fragile::default();
+                        desk.guarded(|| desk.work(&mut sink, Duration::from_secs(60)));
+                    })
+                })
+                .collect();
+            // Whoever takes them: of three claims one worker gets two.
+            for who in 0..3 {
+                desk.ask(who, Job::Claim(target.clone(), 0));
+            }
+            for worker in workers {
+                worker.join().expect("the panic stays within");
+            }
+        });
+        assert_eq!(desk.broken().as_deref(), Some("the second claim"));
+        assert!(desk.answers().len() <= 2, "the job of the panic has no answer");
+    }
 }

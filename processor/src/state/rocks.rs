@@ -5,11 +5,13 @@
 //! that it describes. The write-ahead log is not synced: after a power cut state is an older prefix of itself, which the protocol heals
 //! (K > S folds the gap again); after a kill of the process nothing is lost.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Direction, IteratorMode, Options, ReadOptions, WriteBatch,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Direction, IteratorMode, Options, Range, ReadOptions,
+    WriteBatch,
 };
 
 use super::{Error, Slot, SlotName, State, Writes};
@@ -27,6 +29,15 @@ const META: &str = "meta";
 const KEY_LAYOUT: &[u8] = &[0];
 const KEY_NEXT: &[u8] = &[3];
 
+/// What the state of a replica takes, as estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Bytes on disk and in write buffers.
+    pub bytes: f64,
+    /// Keys.
+    pub keys: f64,
+}
+
 /// A handle on an open state directory; cheap to clone, one for each thread. Slots of different handles never meet, since every partition
 /// belongs to one thread.
 #[derive(Clone)]
@@ -34,6 +45,8 @@ pub struct RocksState {
     db: Arc<DB>,
     path: PathBuf,
     next: Arc<Mutex<u32>>,
+    /// Bytes written of late, by slot: tells whose the write buffers are.
+    written: Arc<Mutex<BTreeMap<u32, u64>>>,
     key: Vec<u8>,
 }
 
@@ -48,8 +61,19 @@ fn engine(source: rocksdb::Error) -> Error {
 }
 
 impl RocksState {
-    /// Opens a directory, or makes it. A second process is refused: the engine holds a lock file.
+    /// Opens a directory, or makes it. A second process is refused: the engine holds a lock file. State of an older layout is discarded: it is
+    /// folded again from the logs. One of a newer layout is left alone, since a newer build may still want it.
     pub fn open_directory(path: &Path) -> Result<Self, Error> {
+        let found = match Self::open_layout(path) {
+            Err(Error::Layout { found, expected }) if found < expected => found,
+            outcome => return outcome,
+        };
+        tracing::warn!(path = %path.display(), found, expected = LAYOUT, "state of an older layout is discarded and folded again from the change logs");
+        DB::destroy(&Options::default(), path).map_err(|source| Error::Open { path: path.to_owned(), source: Box::new(source) })?;
+        Self::open_layout(path)
+    }
+
+    fn open_layout(path: &Path) -> Result<Self, Error> {
         let open = |source: rocksdb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
         std::fs::create_dir_all(path).map_err(|source| Error::Open { path: path.to_owned(), source: Box::new(source) })?;
         let cache = Cache::new_lru_cache(MEMORY_BYTES);
@@ -73,7 +97,7 @@ impl RocksState {
         };
         let families = ["default", META].map(|name| ColumnFamilyDescriptor::new(name, family(&options)));
         let db = DB::open_cf_descriptors(&options, path, families).map_err(open)?;
-        let state = Self { db: Arc::new(db), path: path.to_owned(), next: Arc::default(), key: Vec::new() };
+        let state = Self { db: Arc::new(db), path: path.to_owned(), next: Arc::default(), written: Arc::default(), key: Vec::new() };
         match state.meta(KEY_LAYOUT)? {
             None => state.db.put_cf(state.meta_family(), KEY_LAYOUT, LAYOUT.to_be_bytes()).map_err(engine)?,
             Some(found) if found == LAYOUT => {}
@@ -94,15 +118,44 @@ impl RocksState {
             .transpose()
     }
 
-    /// Bytes on disk and in write buffers, by the engine's own estimate.
+    /// Bytes on disk and in write buffers of all replicas, by the engine's own estimate.
     pub fn bytes(&self) -> u64 {
         let property = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
         property("rocksdb.total-sst-files-size") + property("rocksdb.cur-size-all-mem-tables")
     }
 
-    /// Keys in all slots, by the engine's own estimate.
-    pub fn keys_estimate(&self) -> u64 {
-        self.db.property_int_value("rocksdb.estimate-num-keys").ok().flatten().unwrap_or(0)
+    /// What each replica's slots take, by the replica's full name. Bytes of files are the engine's own count for the slot's range of keys; its write
+    /// buffers are shared out by what was written of late, and its estimate of all keys by bytes: it counts none of them by range.
+    pub fn usage(&self) -> Result<BTreeMap<String, Usage>, Error> {
+        let mut slots: Vec<(String, u32)> = Vec::new();
+        for pair in self.db.iterator_cf(self.meta_family(), IteratorMode::From(&[1], Direction::Forward)) {
+            let (key, value) = pair.map_err(engine)?;
+            let Some(name) = key.strip_prefix(&[1]).and_then(|rest| rest.get(8..)) else { break };
+            let number = <[u8; 4]>::try_from(&*value).map_err(|_| Error::Corrupt { what: "a number of the meta family" })?;
+            slots.push((String::from_utf8_lossy(name).into_owned(), u32::from_be_bytes(number)));
+        }
+        let bounds: Vec<_> = slots.iter().map(|(_, slot)| (slot.to_be_bytes(), (slot + 1).to_be_bytes())).collect();
+        let ranges: Vec<Range<'_>> = bounds.iter().map(|(low, high)| Range::new(low, high)).collect();
+        let files = self.db.get_approximate_sizes_cf(self.data_family(), &ranges);
+        let property = |name| self.db.property_int_value_cf(self.data_family(), name).map(|n| n.unwrap_or(0) as f64).map_err(engine);
+        let (buffers, keys) = (property("rocksdb.cur-size-all-mem-tables")?, property("rocksdb.estimate-num-keys")?);
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = written.values().sum::<u64>().max(1) as f64;
+        let share = |slot: u32| buffers * written.get(&slot).copied().unwrap_or(0) as f64 / all;
+        let sizes: Vec<f64> = slots.iter().zip(files).map(|((_, slot), files)| files as f64 + share(*slot)).collect();
+        written.values_mut().for_each(|bytes| *bytes /= 2);
+        let total = sizes.iter().sum::<f64>().max(1.0);
+        let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
+        for ((replica, _), size) in slots.into_iter().zip(sizes) {
+            let used = usage.entry(replica).or_default();
+            used.bytes += size;
+            used.keys += keys * size / total;
+        }
+        Ok(usage)
+    }
+
+    fn data_family(&self) -> &ColumnFamily {
+        self.db.cf_handle("default").expect("the default family always exists")
     }
 
     fn name_key(name: &SlotName) -> Vec<u8> {
@@ -131,7 +184,7 @@ impl State for RocksState {
     }
 
     fn read(&mut self, slot: Slot, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
-        let family = self.db.cf_handle("default").expect("the default family always exists");
+        let family = self.data_family();
         let prefixed: Vec<Vec<u8>> = keys.iter().map(|key| [&slot.0.to_be_bytes()[..], key].concat()).collect();
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by(|a, b| prefixed[*a].cmp(&prefixed[*b]));
@@ -169,6 +222,7 @@ impl State for RocksState {
         }
         self.key = key;
         batch.put_cf(self.meta_family(), Self::meta_key(slot), meta);
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner).entry(slot.0).or_default() += batch.size_in_bytes() as u64;
         self.db.write(batch).map_err(engine)
     }
 
@@ -189,5 +243,62 @@ impl State for RocksState {
         }
         self.db.write(batch).map_err(engine)?;
         Ok(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot_name(replica: &str) -> SlotName {
+        SlotName { replica: replica.to_owned(), generation: 0, partition: 0 }
+    }
+
+    fn fill(state: &mut RocksState, replica: &str, keys: u32) {
+        let (slot, _) = state.open(&slot_name(replica)).expect("opens");
+        let mut writes = Writes::default();
+        for key in 0..keys {
+            writes.put(&key.to_be_bytes(), |out| out.extend_from_slice(&[7; 100]));
+        }
+        state.write(slot, &writes, b"meta").expect("writes");
+    }
+
+    #[test]
+    fn state_of_an_older_layout_is_discarded_and_one_of_a_newer_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let put = |layout: u32| {
+            let mut state = RocksState::open_directory(folder.path()).expect("opens");
+            fill(&mut state, "shop.local.t", 10);
+            state.db.put_cf(state.meta_family(), KEY_LAYOUT, layout.to_be_bytes()).expect("writes");
+        };
+        put(LAYOUT - 1);
+        let mut state = RocksState::open_directory(folder.path()).expect("begins anew");
+        let (slot, meta) = state.open(&slot_name("shop.local.t")).expect("opens");
+        assert_eq!(meta, None, "nothing of it is trusted");
+        state.scan(slot, &mut |_, _| panic!("nothing of it is left")).expect("reads");
+        drop(state);
+        put(LAYOUT + 1);
+        let refused = RocksState::open_directory(folder.path()).expect_err("a newer build's");
+        assert!(matches!(refused, Error::Layout { found, expected } if (found, expected) == (LAYOUT + 1, LAYOUT)), "{refused}");
+    }
+
+    #[test]
+    fn each_replica_is_told_what_it_takes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut state = RocksState::open_directory(folder.path()).expect("opens");
+        fill(&mut state, "shop.local.large", 30_000);
+        fill(&mut state, "shop.local.small", 10_000);
+        let _ = state.open(&slot_name("shop.local.none")).expect("opens");
+        let check = |when: &str, state: &RocksState| {
+            let usage = state.usage().expect("measures");
+            let keys = |name: &str| usage[name].keys;
+            assert!((20_000.0..=40_000.0).contains(&keys("shop.local.large")), "{when}: {usage:?}");
+            assert!((5_000.0..=15_000.0).contains(&keys("shop.local.small")), "{when}: {usage:?}");
+            assert!(keys("shop.local.none") < 100.0, "{when}: {usage:?}");
+            assert!(usage["shop.local.large"].bytes > usage["shop.local.small"].bytes * 2.0, "{when}: {usage:?}");
+        };
+        check("in write buffers", &state);
+        state.db.flush_cf(state.data_family()).expect("flushes");
+        check("in files", &state);
     }
 }

@@ -72,7 +72,7 @@ impl Topology {
             list.push(Store::ClickHouse { database: name.clone() });
         }
         if stores.duckdb {
-            list.push(Store::DuckDb { path: folder.path().join("replicas.duckdb"), schema: "main".into() });
+            list.push(Store::DuckDb { path: folder.path().join("replicas.duckdb"), schema: "replica".into() });
         }
         let topology = Self {
             prefix: format!("{name}src"),

@@ -81,7 +81,8 @@ fn one_table_name_in_two_schemas_is_two_tables() {
     let refused = two.prepare(&third).expect_err("taken");
     assert_eq!(refused.kind, Kind::TableExists);
     assert!(refused.detail.contains("bank.local.t"), "{refused}");
-    (one.release(), two.release());
+    one.release();
+    two.release();
     assert_eq!(read(&path, "SELECT * FROM one.t UNION ALL SELECT * FROM two.t"), texts(&[&["1", "one"], &["1", "two"]]));
 }
 

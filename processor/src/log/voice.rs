@@ -1,0 +1,161 @@
+//! What the Kafka client says beside its answers: lines of its log, and errors that belong to no call.
+//!
+//! The client's error for a caller only says that no broker answered; why is in these lines (a refused login, a certificate that is not trusted, a
+//! closed port). Warnings about how we set it up are dropped where they are meant that way. Nothing here decides anything.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use landfall_topology::plan::KafkaPlan;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel as Level;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::metadata::Metadata;
+use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerContext};
+
+use super::client;
+
+/// A context that passes on what is worth it, for clients that need no other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Voice;
+
+impl ClientContext for Voice {
+    fn log(&self, level: Level, facility: &str, message: &str) {
+        let _ = log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        complain(&error, reason);
+    }
+}
+
+impl ConsumerContext for Voice {}
+
+/// Passes a line of the client on to our own log. True where it says that the group's coordinator refused a commit, in whole or in part.
+///
+/// This line is the only word on that: the binding never calls `ConsumerContext::commit_callback` for a commit that somebody asked for and
+/// nobody waits for (rust-rdkafka 856), and the client then reports to its log. A refusal is no event of its own: it belongs to every
+/// rebalance, and the offset is committed again.
+pub fn log(level: Level, facility: &str, line: &str) -> bool {
+    if facility == "COMMITFAIL" {
+        tracing::debug!(line, "offsets were not committed, they will be again");
+        return true;
+    }
+    if is_meant(facility, line) {
+        return false;
+    }
+    match level {
+        Level::Emerg | Level::Alert | Level::Critical | Level::Error | Level::Warning => tracing::warn!(target: "kafka", facility, "{line}"),
+        Level::Notice | Level::Info => tracing::info!(target: "kafka", facility, "{line}"),
+        Level::Debug => tracing::debug!(target: "kafka", facility, "{line}"),
+    }
+    false
+}
+
+/// An error that belongs to no call, such as a topic that is not there. That a connection failed is a line of the log already.
+pub fn complain(error: &KafkaError, reason: &str) {
+    match error.rdkafka_error_code() {
+        Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::Resolve | Code::SSL | Code::Authentication | Code::OperationTimedOut) => {
+            tracing::debug!(target: "kafka", %error, reason, "kafka client");
+        }
+        _ => tracing::warn!(target: "kafka", %error, reason, "kafka client"),
+    }
+}
+
+/// Warnings about settings that are as they should be: one producer option is marked experimental, and exactness rests on it; the operator's
+/// options are given to consumers and producers alike, and each takes its own.
+fn is_meant(facility: &str, message: &str) -> bool {
+    facility == "CONFWARN" && (message.contains("enable.gapless.guarantee") || message.contains("and will be ignored by this"))
+}
+
+/// Why a cluster was not reached.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unreachable {
+    /// What the client said of the first connection that failed, or its error where it said nothing.
+    pub reason: String,
+}
+
+impl Unreachable {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match &self.reason {
+            text if text.contains("uthentication") || text.contains("SASL") => "check mechanism, username and password under `kafka.security`",
+            text if text.contains("SSL") => "check `kafka.security`: its protocol, and the certificates that it trusts",
+            _ => "is it running there, and do `kafka.brokers` and `kafka.security` fit it?",
+        }
+    }
+}
+
+/// Keeps what the client says first about connections that fail.
+#[derive(Clone, Default)]
+struct Listening(Arc<Mutex<Option<String>>>);
+
+impl Listening {
+    fn note(&self, reason: &str) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none() {
+            *said = Some(reason.to_owned());
+        }
+    }
+}
+
+impl ClientContext for Listening {
+    fn log(&self, level: Level, facility: &str, message: &str) {
+        // What matters of it is in the error that the caller gets.
+        let _ = log(Level::Debug, facility, message);
+        if facility == "FAIL" && !matches!(level, Level::Debug | Level::Info) {
+            // The name of the client's thread comes first.
+            self.note(message.split_once("]: ").map_or(message, |(_, reason)| reason));
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        // That all are down follows from what was said of each.
+        if error.rdkafka_error_code() != Some(Code::AllBrokersDown) {
+            self.note(reason);
+        }
+    }
+}
+
+impl ProducerContext for Listening {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
+
+/// Asks a cluster what it has, for so long at most.
+pub fn reach(kafka: &KafkaPlan, timeout: Duration) -> Result<Metadata, Unreachable> {
+    let listening = Listening::default();
+    let asked = || -> Result<Metadata, KafkaError> {
+        let client: BaseProducer<Listening> = client::admin(kafka).create_with_context(listening.clone())?;
+        client.client().fetch_metadata(None, timeout).inspect_err(|_| client.poll(Duration::ZERO))
+    };
+    asked().map_err(|error| {
+        let said = listening.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Unreachable { reason: said.unwrap_or_else(|| error.to_string()) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_are_meant_are_not_warned_of() {
+        assert!(is_meant("CONFWARN", "Configuration property enable.gapless.guarantee is experimental: When set to `true`, any error …"));
+        let ignored = "Configuration property fetch.min.bytes is a consumer property and will be ignored by this producer instance";
+        assert!(is_meant("CONFWARN", ignored));
+        assert!(!is_meant("CONFWARN", "Configuration `retry.backoff.ms` with value 9 is greater than configuration `retry.backoff.max.ms`"));
+        assert!(!is_meant("FAIL", "and will be ignored by this"));
+    }
+
+    #[test]
+    fn the_reason_tells_the_way_out() {
+        let hint = |reason: &str| Unreachable { reason: reason.to_owned() }.hint();
+        assert!(hint("sasl_ssl://h:9093/bootstrap: SASL authentication error: Authentication failed").contains("password"));
+        assert!(hint("ssl://h:9093/bootstrap: SSL handshake failed: certificate verify failed").contains("certificates"));
+        assert!(hint("h:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused").contains("is it running"));
+    }
+}
