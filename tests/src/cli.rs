@@ -2,8 +2,10 @@
 //!
 //! Texts are compared exactly in the unit tests of each command; here the commands meet real services and a real process.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use landfall::observe::catalog::METRICS;
 use serde_json::Value;
 
 use crate::harness::kafka::Record;
@@ -99,6 +101,8 @@ fn a_running_topology_is_looked_at_from_every_side() {
         assert!(status.stdout.contains(said), "{said:?} is not said:\n{}", status.text());
     }
 
+    metrics_are_those_of_the_list(&format!("http://{http}"));
+
     let rows = crate::reference::replica(&scene.kafka.read(&topic), &["id"]).0.len();
     for store in &scene.topology.stores {
         let table = match store {
@@ -124,4 +128,40 @@ fn a_running_topology_is_looked_at_from_every_side() {
     let none = landfall(&["dead-letters", "list", file, "--table", "nothing"]);
     assert!(none.status.success() && none.stdout.starts_with("no dead letters"), "{}", none.text());
     process.drain_and_exit(scene::DRAIN);
+}
+
+/// What `/metrics` shows is in the list, under its labels; what the list has and every run does is shown.
+fn metrics_are_those_of_the_list(http: &str) {
+    let address = http.strip_prefix("http://").and_then(|a| a.parse().ok()).expect("an address");
+    // State is measured every few seconds.
+    let measured = wait::until(HEAL, || {
+        let text = String::from_utf8(landfall::cli::http::get(address, "/metrics", SOON).expect("answers").body).expect("text");
+        if text.contains("landfall_state_keys{") { Ok(text) } else { Err("no figures of state") }
+    });
+    let text = measured.expect("state is measured");
+    let mut shown = BTreeSet::new();
+    for line in text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()) {
+        let (name, rest) = line.split_once(['{', ' ']).expect("a sample");
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).filter(|n| METRICS.iter().any(|m| m.name == *n));
+        let labels = if line.contains('{') { rest.split('}').next().unwrap_or_default() } else { "" };
+        let mut labels: Vec<&str> = labels.split("\",").filter_map(|l| l.split_once('=')).map(|(label, _)| label).filter(|l| *l != "le").collect();
+        labels.sort_unstable();
+        let _ = shown.insert((histogram.unwrap_or(name).to_owned(), labels.join(",")));
+    }
+    let listed: BTreeSet<(String, String)> = METRICS
+        .iter()
+        .map(|m| {
+            let mut labels = m.labels.to_vec();
+            labels.sort_unstable();
+            (m.name.to_owned(), labels.join(","))
+        })
+        .collect();
+    assert_eq!(shown.difference(&listed).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "these are shown and not in the list");
+    // Nothing goes wrong in this run, and nothing comes twice.
+    let rare = ["landfall_sink_errors_total", "landfall_changes_ignored_total"];
+    let missing: Vec<_> = listed.difference(&shown).filter(|(name, _)| !rare.contains(&name.as_str())).collect();
+    assert_eq!(missing, Vec::<&(String, String)>::new(), "these are in the list and never shown:\n{text}");
+    for metric in METRICS {
+        assert!(rare.contains(&metric.name) || text.contains(&format!("# HELP {} {}", metric.name, metric.help)), "{} is not described", metric.name);
+    }
 }

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "a test binary exports nothing; `pub` says what other modules of it may use")]
 
+mod agree;
 mod bad_input;
 mod checker;
 mod cli;
@@ -26,6 +27,7 @@ mod sink_duckdb;
 mod sink_postgres;
 mod small;
 mod table_stops;
+mod standstill;
 mod tidy;
 mod torture;
 mod vectors;
