@@ -38,6 +38,8 @@ pub enum Broken {
     DeadLetter,
     /// The process ended, stopped or failed where it must not.
     Process,
+    /// Not everything has landed in the time that it may take; what is missing then says no more than that.
+    Behind,
 }
 
 /// One broken promise, with what is needed to look for the cause.

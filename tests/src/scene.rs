@@ -152,7 +152,7 @@ impl Scene {
         if let Some(status) = process.ended() {
             broken(&mut out, Broken::Process, format!("it ended by itself ({status}); its last lines:\n{}", process.tail()));
         } else if let Err(seen) = self.caught_up(HEAL) {
-            broken(&mut out, Broken::Lost, format!("not caught up: {seen}; the process's last lines:\n{}", process.tail()));
+            broken(&mut out, Broken::Behind, format!("not caught up: {seen}; the process's last lines:\n{}", process.tail()));
         }
         if process.ended().is_none() {
             process.signal("TERM");
