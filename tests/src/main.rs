@@ -26,8 +26,9 @@ mod sink_clickhouse;
 mod sink_duckdb;
 mod sink_postgres;
 mod small;
-mod table_stops;
 mod standstill;
+mod table_stops;
+
 mod tidy;
 mod torture;
 mod vectors;

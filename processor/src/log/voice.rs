@@ -39,7 +39,7 @@ impl ConsumerContext for Voice {}
 /// rebalance, and the offset is committed again.
 pub fn log(level: Level, facility: &str, line: &str) -> bool {
     if facility == "COMMITFAIL" {
-        tracing::debug!(line, "offsets were not committed, they will be again");
+        tracing::info!(line, "offsets were not committed, they will be again");
         return true;
     }
     if is_meant(facility, line) {

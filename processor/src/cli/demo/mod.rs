@@ -253,7 +253,9 @@ fn close(arguments: &Arguments, shop: &Shop, letters: &[Letter], observer: &Obse
     }
     right &= letters.len() == 1;
     println!("\n  {} events in {:.1} s. Look around:\n", shop.records.len(), took.as_secs_f64());
-    println!("    landfall sql {} \"SELECT status, count(*), sum(total) FROM orders GROUP BY ALL\"\n", arguments.file.display());
+    // By the name that it was called by, so that the line can be typed as it stands: a program just built is on nobody's PATH.
+    let program = std::env::args().next().unwrap_or_else(|| "landfall".to_owned());
+    println!("    {program} sql {} \"SELECT status, count(*), sum(total) FROM orders GROUP BY ALL\"\n", arguments.file.display());
     if right {
         return Ok(());
     }
