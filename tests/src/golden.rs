@@ -163,6 +163,7 @@ struct Case {
     snapshot: Option<i64>,
     unauthored: &'static [usize],
     key: Option<usize>,
+    other_key: Option<usize>,
     before: Option<Shows>,
     after: Option<Shows>,
 }
@@ -178,6 +179,7 @@ fn cases() -> Vec<Case> {
         snapshot: None,
         unauthored: &[],
         key: Some(0),
+        other_key: None,
         before: None,
         after: None,
     };
@@ -198,6 +200,8 @@ fn cases() -> Vec<Case> {
         Case { name: "update, columns not sent", op: Op::Update, key: Some(2), after: cells(2), unauthored: &[1, 12, 16, 29], ..plain },
         Case { name: "delete with the row before", op: Op::Delete, before: cells(0), ..plain },
         Case { name: "delete", op: Op::Delete, key: Some(1), ..plain },
+        Case { name: "delete, half of a key change", op: Op::Delete, key: Some(1), other_key: Some(2), ..plain },
+        Case { name: "create, half of a key change", key: Some(2), other_key: Some(1), after: cells(2), unauthored: &[16], ..plain },
         Case { name: "bare tombstone", op: Op::Delete, sequence: None, event_time: None, transaction: None, ..plain },
         Case { name: "row of a full snapshot", op: Op::Read, snapshot: Some(25_000_000), after: cells(1), key: Some(1), transaction: None, ..plain },
         Case { name: "row of an incremental snapshot", op: Op::Read, after: Some(Shows::Nulls(1)), key: Some(1), transaction: None, ..plain },
@@ -211,6 +215,7 @@ impl Case {
     fn bytes(&self, specs: &[Spec], schema: &TableSchema) -> Vec<u8> {
         let sequence = self.sequence.map(|(epoch, commit, order, ordinal)| Sequence::of_dialect(epoch, commit, order, ordinal));
         let key = self.key.map(|cell| key_of(specs, schema, cell).0);
+        let other_key = self.other_key.map(|cell| key_of(specs, schema, cell).0);
         let before = self.before.map(|shows| row_of(specs, schema, shows, &[]).0);
         let after = self.after.map(|shows| row_of(specs, schema, shows, self.unauthored).0);
         let change = Change {
@@ -228,6 +233,7 @@ impl Case {
             snapshot: self.snapshot,
             unauthored: self.unauthored.iter().copied().collect::<ColumnSet>(),
             key: key.as_deref(),
+            other_key: other_key.as_deref(),
             before: before.as_deref(),
             after: after.as_deref(),
         };
@@ -265,6 +271,7 @@ impl Case {
             ("snapshot", optional(self.snapshot.map(Avro::Long))),
             ("unauthored", Avro::Array(self.unauthored.iter().map(|at| Avro::Int(*at as i32)).collect())),
             ("key", optional(self.key.map(|cell| key_of(specs, schema, cell).1))),
+            ("other_key", optional(self.other_key.map(|cell| key_of(specs, schema, cell).1))),
             ("before", optional(self.before.map(|shows| row_of(specs, schema, shows, &[]).1))),
             ("after", optional(self.after.map(|shows| row_of(specs, schema, shows, self.unauthored).1))),
         ])
