@@ -261,9 +261,11 @@ fn foreign_tables_elsewhere() {
     let clickhouse = ClickHouse::new();
     clickhouse.run(&format!("CREATE TABLE {database}.{ORDERS} (id Int32, mine String) ENGINE = MergeTree ORDER BY id"));
     clickhouse.run(&format!("INSERT INTO {database}.{ORDERS} VALUES (1, 'mine')"));
-    let Store::DuckDb { path, .. } = scene.topology.store("local").clone() else { unreachable!("local is DuckDB") };
+    let Store::DuckDb { path, schema } = scene.topology.store("local").clone() else { unreachable!("local is DuckDB") };
     let file = || duckdb::Connection::open(&path).expect("the file can be opened");
-    file().execute_batch(&format!("CREATE TABLE {ORDERS} (id INTEGER, mine VARCHAR); INSERT INTO {ORDERS} VALUES (1, 'mine')")).expect("our own");
+    let theirs = format!("{schema}.{ORDERS}");
+    let make = format!("CREATE SCHEMA {schema}; CREATE TABLE {theirs} (id INTEGER, mine VARCHAR); INSERT INTO {theirs} VALUES (1, 'mine')");
+    file().execute_batch(&make).expect("our own");
     let mut process = scene.topology.run().start();
     for replica in ["warehouse.orders", "local.orders"] {
         let found = wait::until(HEAL, || {
@@ -281,9 +283,9 @@ fn foreign_tables_elsewhere() {
     assert_eq!(clickhouse.query(&format!("SELECT mine FROM {database}.{ORDERS}")), Ok(vec![vec![Some("mine".to_owned())]]));
     clickhouse.run(&format!("RENAME TABLE {database}.{ORDERS} TO {database}.theirs"));
     {
-        let mine: String = file().query_row(&format!("SELECT mine FROM {ORDERS}"), [], |row| row.get(0)).expect("it is there");
+        let mine: String = file().query_row(&format!("SELECT mine FROM {theirs}"), [], |row| row.get(0)).expect("it is there");
         assert_eq!(mine, "mine");
-        file().execute_batch(&format!("ALTER TABLE {ORDERS} RENAME TO theirs")).expect("our own");
+        file().execute_batch(&format!("ALTER TABLE {theirs} RENAME TO theirs")).expect("our own");
     }
     let mut process = scene.topology.run().start();
     let sampler = scene.sampler(Duration::from_millis(500));

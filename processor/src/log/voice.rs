@@ -69,6 +69,10 @@ fn is_meant(facility: &str, message: &str) -> bool {
     facility == "CONFWARN" && (message.contains("enable.gapless.guarantee") || message.contains("and will be ignored by this"))
 }
 
+/// How long a failed call waits for the client to say why: so many times so long.
+const SAID_POLLS: u32 = 40;
+const SAID_POLL: Duration = Duration::from_millis(50);
+
 /// Why a cluster was not reached.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
@@ -130,7 +134,15 @@ pub fn reach(kafka: &KafkaPlan, timeout: Duration) -> Result<Metadata, Unreachab
     let listening = Listening::default();
     let asked = || -> Result<Metadata, KafkaError> {
         let client: BaseProducer<Listening> = client::admin(kafka).create_with_context(listening.clone())?;
-        client.client().fetch_metadata(None, timeout).inspect_err(|_| client.poll(Duration::ZERO))
+        client.client().fetch_metadata(None, timeout).inspect_err(|_| {
+            // What the client says comes by a queue of its own, one thing at a time, and may come after the answer.
+            for _ in 0..SAID_POLLS {
+                if listening.0.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                    break;
+                }
+                client.poll(SAID_POLL);
+            }
+        })
     };
     asked().map_err(|error| {
         let said = listening.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
