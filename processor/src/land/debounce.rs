@@ -5,6 +5,13 @@
 
 use std::time::Duration;
 
+/// A partition keeps its store busy for one part in so many of the time, while batches are small.
+const PACE: u32 = 20;
+/// The longest that landings are kept apart.
+const PACE_MAX: Duration = Duration::from_millis(500);
+/// A batch of so many records is large enough to land whenever it can.
+pub const PACED_ROWS: usize = 20_000;
+
 /// The operator's choice for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debounce {
@@ -40,6 +47,14 @@ impl Arrivals {
 }
 
 impl Debounce {
+    /// How long after a landing that took so long the next one of the same partition begins at the earliest, unless [`PACED_ROWS`] wait.
+    ///
+    /// A landing costs a store about the same whether it brings one row or a thousand, so under a stream of changes landings that follow each
+    /// other at once would keep a store busy with themselves. A change that arrives alone never waits for this: the last landing is long over.
+    pub fn pace(took: Duration) -> Duration {
+        (took * PACE).min(PACE_MAX)
+    }
+
     /// When what has arrived is due; `None` where nothing has.
     pub fn due(&self, arrivals: &Arrivals) -> Option<Duration> {
         let (first, last) = arrivals.at?;
@@ -56,6 +71,13 @@ mod tests {
 
     const fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
+    }
+
+    #[test]
+    fn landings_are_kept_apart_by_what_they_cost() {
+        assert_eq!(Debounce::pace(Duration::ZERO), Duration::ZERO);
+        assert_eq!(Debounce::pace(ms(2)), ms(40));
+        assert_eq!(Debounce::pace(ms(5000)), ms(500));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use landfall_schemas::table::Evolution;
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
 use landfall_schemas::{Change, LogicalType, Provenance, Sequence, TableSchema, Value, row};
 
-use super::debounce::{Arrivals, Debounce};
+use super::debounce::{Arrivals, Debounce, PACED_ROWS};
 use super::entry;
 use super::fold::{self, Config, Marks, Run, Scratch, Shape};
 use super::index::{Arrival, Event, Kind, RowSpan};
@@ -279,6 +279,10 @@ pub struct Partition {
     writes: Writes,
     commit: Option<i64>,
     last_landing: Duration,
+    /// When the batch that is with the store was handed out.
+    handed_out: Duration,
+    /// Before this no small batch follows the last one.
+    paced_until: Duration,
     counts: Counts,
     pending_counts: Counts,
 }
@@ -308,6 +312,8 @@ impl Partition {
             writes: Writes::default(),
             commit: None,
             last_landing: Duration::ZERO,
+            handed_out: Duration::ZERO,
+            paced_until: Duration::ZERO,
             counts: Counts::default(),
             pending_counts: Counts::default(),
         }
@@ -486,7 +492,9 @@ impl Partition {
     }
 
     fn next_live(&mut self, now: Duration, state: &mut impl State) -> Result<Step, Stop> {
-        let due = self.settings.debounce.due(&self.buffer.arrivals);
+        let arrivals = &self.buffer.arrivals;
+        let is_large = arrivals.rows >= PACED_ROWS.min(self.settings.debounce.rows_max) || arrivals.bytes >= self.settings.debounce.bytes_max;
+        let due = self.settings.debounce.due(arrivals).map(|due| if is_large { due } else { due.max(self.paced_until) });
         let catching_up = self.stored.is_some_and(|k| self.meta.next < k);
         match due {
             Some(due) if due <= now || catching_up => {}
@@ -531,6 +539,7 @@ impl Partition {
             self.persist(state)?;
         }
         self.phase = Phase::Landing;
+        self.handed_out = now;
         Ok(Step::Land)
     }
 
@@ -602,6 +611,7 @@ impl Partition {
         self.commit = Some(next);
         self.phase = Phase::Live;
         self.last_landing = now;
+        self.paced_until = self.handed_out + Debounce::pace(now.saturating_sub(self.handed_out));
         let pending = std::mem::take(&mut self.pending_counts);
         self.counts.add(&pending);
         debug_assert!(Some(self.meta.next) <= self.stored, "INV-1: S <= K");
@@ -744,13 +754,17 @@ impl Partition {
             }
         }
         let mut damaged = false;
-        let mut values: Vec<(usize, Vec<u8>)> = Vec::new();
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
         {
             let keys: Vec<&[u8]> = fresh.iter().map(|at| self.overlay.arena.get(self.overlay.entries[*at].key)).collect();
-            state.read(self.slot, &keys, &mut |i, value| values.push((fresh[i], value.to_vec())))?;
+            state.read(self.slot, &keys, &mut |i, value| {
+                let start = bytes.len();
+                bytes.extend_from_slice(value);
+                values.push((fresh[i], start..bytes.len()));
+            })?;
         }
-        for (at, value) in values {
-            match entry::decode(&value, &mut self.overlay.arena) {
+        for (at, span) in values {
+            match entry::decode(&bytes[span], &mut self.overlay.arena) {
                 Ok(index) => self.overlay.entries[at].index = index,
                 Err(_) => damaged = true,
             }

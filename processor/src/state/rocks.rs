@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Direction, IteratorMode, Options, Range, ReadOptions,
-    WriteBatch,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DataBlockIndexType, Direction, IteratorMode, Options,
+    Range, ReadOptions, WriteBatch,
 };
 
 use super::{Error, Slot, SlotName, State, Writes};
@@ -23,7 +23,7 @@ pub const LAYOUT: u32 = 1;
 pub const MEMORY_BYTES: usize = 64 << 20;
 
 /// One write buffer; four of them fit the budget beside the cache.
-const WRITE_BUFFER_BYTES: usize = 8 << 20;
+const WRITE_BUFFER_BYTES: usize = 16 << 20;
 
 const META: &str = "meta";
 const KEY_LAYOUT: &[u8] = &[0];
@@ -89,9 +89,14 @@ impl RocksState {
             let mut blocks = BlockBasedOptions::default();
             blocks.set_block_cache(&cache);
             blocks.set_cache_index_and_filter_blocks(true);
+            blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+            blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
             blocks.set_bloom_filter(10.0, false);
             options.set_block_based_table_factory(&blocks);
             options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+            // Most keys that are asked for are not in the write buffer: a filter says so without walking its skip list.
+            options.set_memtable_whole_key_filtering(true);
+            options.set_memtable_prefix_bloom_ratio(0.05);
             options.set_compression_type(DBCompressionType::Lz4);
             options
         };
@@ -185,12 +190,22 @@ impl State for RocksState {
 
     fn read(&mut self, slot: Slot, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
         let family = self.data_family();
-        let prefixed: Vec<Vec<u8>> = keys.iter().map(|key| [&slot.0.to_be_bytes()[..], key].concat()).collect();
+        let prefix = slot.0.to_be_bytes();
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by(|a, b| prefixed[*a].cmp(&prefixed[*b]));
+        order.sort_unstable_by_key(|i| keys[*i]);
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         // Sorted look-ups in groups share index and filter blocks; a group bounds what is pinned at once.
         for group in order.chunks(1024) {
-            let values = self.db.batched_multi_get_cf(family, group.iter().map(|i| &prefixed[*i]), true);
+            bytes.clear();
+            ends.clear();
+            for i in group {
+                bytes.extend_from_slice(&prefix);
+                bytes.extend_from_slice(keys[*i]);
+                ends.push(bytes.len());
+            }
+            let starts = std::iter::once(0).chain(ends.iter().copied());
+            let prefixed: Vec<&[u8]> = starts.zip(&ends).map(|(start, end)| &bytes[start..*end]).collect();
+            let values = self.db.batched_multi_get_cf(family, &prefixed, true);
             for (i, value) in group.iter().zip(values) {
                 if let Some(value) = value.map_err(engine)? {
                     found(*i, &value);
