@@ -9,7 +9,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
 /// Bytes that one consumer may hold fetched and not yet taken.
-const QUEUED_KBYTES: &str = "32768";
+const QUEUED_KBYTES: &str = "16384";
 
 fn base(kafka: &KafkaPlan) -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -98,7 +98,7 @@ pub fn reader(kafka: &KafkaPlan) -> ClientConfig {
     // The client's own second of waiting after a full queue would show as latency.
     default(&mut config, &["fetch.queue.backoff.ms"], "10");
     default(&mut config, &["fetch.wait.max.ms"], "100");
-    default(&mut config, &["fetch.message.max.bytes", "max.partition.fetch.bytes"], "8388608");
+    default(&mut config, &["fetch.message.max.bytes", "max.partition.fetch.bytes"], "1048576");
     default(&mut config, &["receive.message.max.bytes"], "268435456");
     config
 }
@@ -111,11 +111,12 @@ pub fn producer(kafka: &KafkaPlan) -> ClientConfig {
     let _ = config.set("enable.gapless.guarantee", "true");
     let _ = config.set("acks", "all");
     let _ = config.set("message.timeout.ms", "0");
-    let _ = config.set("queue.buffering.max.messages", "200000");
-    default(&mut config, &["linger.ms"], "5");
+    let _ = config.set("queue.buffering.max.messages", "100000");
+    default(&mut config, &["linger.ms"], "20");
     default(&mut config, &["batch.num.messages"], "100000");
     default(&mut config, &["compression.type", "compression.codec"], "lz4");
-    default(&mut config, &["queue.buffering.max.kbytes"], "65536");
+    // Never below the largest record; the number of records is what bounds the usual case.
+    default(&mut config, &["queue.buffering.max.kbytes"], "102400");
     // Below what the log topics take (topics.rs), so that a record is refused here by name and never there, where it would end the producer. The
     // operator may only lower it.
     default(&mut config, &["message.max.bytes"], "100000000");

@@ -121,6 +121,8 @@ impl Producer {
         }
         match self.inner.send(out) {
             Ok(()) => Ok(Sent::Queued),
+            // A record that does not fit into an empty queue never will: an operator may have made the queue smaller than the record.
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) if self.inner.in_flight_count() == 0 => Ok(Sent::TooLarge),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(Sent::Full),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => Ok(Sent::TooLarge),
             Err((error, _)) => Err(error),

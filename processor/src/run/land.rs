@@ -38,6 +38,8 @@ const COMMIT_EVERY: Duration = Duration::from_millis(500);
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// How often lag is looked at.
 const LAG_EVERY: Duration = Duration::from_millis(500);
+/// Bytes that the partitions of one store may hold together, fetched and not landed.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Messages taken in one go.
 const BURST: usize = 5000;
 /// How long a question to Kafka may take.
@@ -181,7 +183,7 @@ pub fn run<S: State>(shared: &Shared, store: &StoreRuntime, index: usize, state:
         let outcome = std::thread::scope(|scope| {
             for _ in 0..store.workers {
                 let (desk, connect) = (Arc::clone(&desk), &store.connect);
-                let _ = scope.spawn(move || desk.guarded(|| desk.work(connect().as_mut(), Duration::from_secs(2))));
+                super::start(scope, "store", move || desk.guarded(|| desk.work(connect().as_mut(), Duration::from_secs(2))));
             }
             // Also where the session panics: the scope waits for its workers.
             let _closing = Closing(&desk);
@@ -232,6 +234,7 @@ fn session<S: State>(
         catalog: 0,
         looked: 0,
         commits: BTreeMap::new(),
+        is_over: false,
     };
     let (mut committed, mut looked) = (Instant::now(), Instant::now());
     tracing::info!(store = store.id, "landing");
@@ -253,6 +256,7 @@ fn session<S: State>(
             }
         }
         session.handle_events();
+        session.weigh();
         session.answers(&consumer, state)?;
         if let Some(what) = desk.broken() {
             // Told before the other workers end, which may take as long as their store.
@@ -288,6 +292,8 @@ struct Session<'a> {
     catalog: usize,
     looked: usize,
     commits: BTreeMap<(String, i32), i64>,
+    /// Whether more waits than may: fetching pauses for every partition that has something waiting.
+    is_over: bool,
 }
 
 impl Session<'_> {
@@ -325,6 +331,12 @@ impl Session<'_> {
             consumer.subscribe(&topics.into_iter().collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    /// Judges what waits in all partitions together: memory must not grow with their number.
+    fn weigh(&mut self) {
+        let held: usize = self.owned.iter().flatten().map(|o| o.core.waiting().1).sum();
+        self.is_over = held > if self.is_over { HELD_BYTES_MAX / 2 } else { HELD_BYTES_MAX };
     }
 
     /// How long polling may block: a worker's answer or a debounce may be due sooner than the next record.
@@ -414,7 +426,7 @@ impl Session<'_> {
         owned.end = owned.end.max(message.offset() + 1);
         match owned.core.push(record, now) {
             Ok(()) => {
-                if owned.core.is_full() && !owned.paused {
+                if (owned.core.is_full() || self.is_over) && !owned.paused {
                     owned.paused = true;
                     consumer.pause(&one(&owned.name))?;
                 }
@@ -711,7 +723,9 @@ impl Session<'_> {
                 Ok(step) => step,
                 Err(stop) => return self.stop(consumer, at, &stop),
             };
-            if owned.paused && owned.begun && !owned.core.is_full() {
+            // Whoever has nothing that waits may always go on: it is not the one that fills the memory.
+            let has_room = !owned.core.is_full() && (!self.is_over || owned.core.waiting().0 == 0);
+            if owned.paused && owned.begun && has_room {
                 owned.paused = false;
                 consumer.resume(&one(&owned.name))?;
             }

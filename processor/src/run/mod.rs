@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use hashbrown::Equivalent;
@@ -348,7 +349,7 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
     let stores = if options.land { stores(plan)? } else { Vec::new() };
     std::thread::scope(|scope| {
         if options.normalise {
-            let _ = scope.spawn(|| {
+            start(scope, "normalise", || {
                 if let Err(what) = guarded(|| normalise::run(shared, stopping)) {
                     shared.observer.normalise_broken(broken(what));
                 }
@@ -357,7 +358,7 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
         for (index, store) in stores.iter().enumerate() {
             if let Some(state) = &state {
                 let mut state = state.clone();
-                let _ = scope.spawn(move || {
+                start(scope, "land", move || {
                     if let Err(what) = guarded(|| land::run(shared, store, index, &mut state, stopping)) {
                         shared.observer.store_broken(&store.id, broken(what));
                     }
@@ -376,6 +377,12 @@ pub fn run(shared: &Shared, options: &Options, stopping: &Stopping) -> Result<()
         shared.observer.ready(false);
     });
     Ok(())
+}
+
+/// Starts a thread under the name that tools show; a machine that has no thread left to give ends the process, as it always does.
+#[allow(clippy::disallowed_methods, reason = "this module is where threads come from")]
+fn start<'scope>(scope: &'scope Scope<'scope, '_>, name: &str, run: impl FnOnce() + Send + 'scope) {
+    let _ = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, run).expect("the system starts a thread");
 }
 
 /// Commits, without waiting for the answer: a refusal is heard through the client's log (`log::voice::log`).
