@@ -98,6 +98,7 @@ pub struct Change<'a> {
 const MAGIC: [u8; 2] = [0xC3, 0x01];
 
 /// The fingerprint that an encoded change names, and the body behind it.
+#[inline]
 pub fn split_fingerprint(value: &[u8]) -> Result<(Fingerprint, &[u8]), WireError> {
     let mut reader = Reader::new(value);
     if reader.array::<2>()? != MAGIC {

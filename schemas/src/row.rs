@@ -123,11 +123,13 @@ const fn int_range(ty: LogicalType) -> Option<(i64, i64)> {
 }
 
 /// Takes a value that may be NULL.
+#[inline]
 pub fn read<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<'a>, WireError> {
     if reader.present()? { read_plain(ty, reader) } else { Ok(Value::Null) }
 }
 
 /// Takes a value that is there.
+#[inline]
 pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<'a>, WireError> {
     Ok(match ty {
         LogicalType::Bool => match reader.byte()? {
@@ -164,11 +166,13 @@ pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<
 }
 
 /// Passes over a value that may be NULL, without looking at text.
+#[inline]
 pub fn skip(ty: LogicalType, reader: &mut Reader<'_>) -> Result<(), WireError> {
     if reader.present()? { skip_plain(ty, reader) } else { Ok(()) }
 }
 
 /// Passes over a value that is there.
+#[inline]
 pub fn skip_plain(ty: LogicalType, reader: &mut Reader<'_>) -> Result<(), WireError> {
     match ty {
         LogicalType::Bool => drop(reader.byte()?),
@@ -193,6 +197,7 @@ pub struct RowValues<'a> {
 }
 
 /// Reads the values of an encoded row.
+#[inline]
 pub fn values<'a>(columns: &'a [Column], row: &'a [u8]) -> RowValues<'a> {
     RowValues { columns: columns.iter(), reader: Reader::new(row) }
 }
@@ -200,6 +205,7 @@ pub fn values<'a>(columns: &'a [Column], row: &'a [u8]) -> RowValues<'a> {
 impl<'a> Iterator for RowValues<'a> {
     type Item = Result<(&'a Column, Value<'a>), WireError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let column = self.columns.next()?;
         Some(read(column.ty, &mut self.reader).map(|value| (column, value)))
@@ -207,6 +213,7 @@ impl<'a> Iterator for RowValues<'a> {
 }
 
 /// Finds where each column's bytes (union index included) begin and end in an encoded row. `spans` is cleared first.
+#[inline]
 pub fn spans(columns: &[Column], row: &[u8], spans: &mut Vec<(u32, u32)>) -> Result<(), WireError> {
     spans.clear();
     let mut reader = Reader::new(row);

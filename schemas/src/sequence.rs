@@ -32,11 +32,13 @@ impl Sequence {
     }
 
     /// A sequence out of order-preserving bytes, as stored or as encoded by `key`.
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(bytes) }
     }
 
     /// The bytes, whose order is the order of sequences.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -141,11 +141,13 @@ impl TableSchema {
     }
 
     /// The columns in the source's order.
+    #[inline]
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
     /// Positions of the key columns, in key order.
+    #[inline]
     pub fn key(&self) -> &[usize] {
         &self.key
     }
@@ -250,6 +252,7 @@ impl ColumnSet {
     }
 
     /// Adds a position.
+    #[inline]
     pub fn insert(&mut self, column: usize) {
         let word = column / 64;
         if self.words.len() <= word {
@@ -259,11 +262,13 @@ impl ColumnSet {
     }
 
     /// Whether a position is in the set.
+    #[inline]
     pub fn contains(&self, column: usize) -> bool {
         self.words.get(column / 64).is_some_and(|w| w >> (column % 64) & 1 == 1)
     }
 
     /// True where no position is in the set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
     }

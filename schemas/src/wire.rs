@@ -23,11 +23,13 @@ pub enum WireError {
 }
 
 /// Appends a zigzag varint, as Avro writes `int` and `long`.
+#[inline]
 pub fn put_long(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// Appends an unsigned varint, least significant group first.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -37,6 +39,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length as a zigzag varint and then the bytes, as Avro writes `bytes` and `string`.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_long(out, bytes.len() as i64);
     out.extend_from_slice(bytes);
@@ -50,16 +53,19 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte.
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The bytes not yet read.
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Takes the next `n` bytes.
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
         let (head, tail) = self.rest.split_at_checked(n).ok_or(WireError::Truncated)?;
         self.rest = tail;
@@ -67,6 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the next `N` bytes as an array.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
         self.rest = tail;
@@ -74,11 +81,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one byte.
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, WireError> {
         Ok(self.array::<1>()?[0])
     }
 
     /// Takes an unsigned varint.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -95,23 +104,27 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a zigzag varint.
+    #[inline]
     pub fn long(&mut self) -> Result<i64, WireError> {
         let v = self.varint()?;
         Ok((v >> 1) as i64 ^ -((v & 1) as i64))
     }
 
     /// Takes a length-prefixed run of bytes.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let n = usize::try_from(self.long()?).map_err(|_| WireError::Number)?;
         self.take(n)
     }
 
     /// Takes a length-prefixed text.
+    #[inline]
     pub fn text(&mut self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError::Text)
     }
 
     /// Takes the index of a `[null, T]` union: true where a value follows.
+    #[inline]
     pub fn present(&mut self) -> Result<bool, WireError> {
         match self.byte()? {
             0 => Ok(false),
@@ -121,6 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Ends the reading: an error where bytes are left.
+    #[inline]
     pub const fn finish(&self) -> Result<(), WireError> {
         if self.rest.is_empty() { Ok(()) } else { Err(WireError::Trailing) }
     }
