@@ -3,6 +3,9 @@
 //! The clock runs from the first record read to the last one landed: starting the process and joining its groups is no part of a rate. What
 //! lies in the store at the end is compared with what the workload must leave behind.
 
+#![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind what measures it")]
+
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -49,14 +52,18 @@ impl Drop for Running {
 }
 
 /// What a journey showed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// Changes a second.
     pub rate: f64,
     /// The program's own processor time, microseconds a change.
     pub cpu: f64,
+    /// Of that, what each kind of thread took.
+    pub threads: BTreeMap<String, f64>,
     /// Processor time of the broker and of the store's server.
     pub others: [f64; 2],
+    /// Rows of the average batch.
+    pub batch: f64,
     /// Greatest resident memory, MiB.
     pub resident: f64,
     /// Bytes of state on disk a key.
@@ -81,10 +88,10 @@ pub fn run(file: &Path, name: &str, store: Store, folder: &Path, workload: &Work
             .spawn()?,
     );
     let process = running.0.id();
-    let servers = [Some("kafka.Kafka"), store.process()];
+    let sum = |processes: Vec<u32>| processes.into_iter().map(meter::cpu_seconds).sum();
     let cpu = || {
-        let server = |text: &Option<&str>| text.map_or(0.0, |text| meter::processes_with(text).into_iter().map(meter::cpu_seconds).sum());
-        (meter::cpu_seconds(process), servers.each_ref().map(server))
+        let broker = meter::processes(|line| line.contains(" kafka.Kafka "));
+        (meter::cpu_seconds(process), [sum(broker), sum(meter::processes(|line| store.is_server(line)))])
     };
     let mut look = || -> Result<Option<Status>> {
         ensure!(running.0.try_wait()?.is_none(), "the program ended; its log is {}", folder.join(format!("{name}.log")).display());
@@ -102,10 +109,13 @@ pub fn run(file: &Path, name: &str, store: Store, folder: &Path, workload: &Work
         }
     };
     let begun = until(&|status| status.changes > 0)?;
-    let before = cpu();
+    let (before, threads) = (cpu(), meter::cpu_by_thread(process));
     let landed = |status: &Status| status.replicas.values().flat_map(|r| r.partitions.values()).filter_map(|p| p.next).sum::<i64>();
     let ended = until(&|status| landed(status) >= workload.events as i64)?;
     let after = cpu();
+    let mut threads_after = meter::cpu_by_thread(process);
+    let status = look()?.context("the program answers")?;
+    let (rows, batches) = status.replicas.values().fold((0, 0), |(rows, batches), r| (rows + r.rows_landed + r.rows_deleted, batches + r.batches));
     let resident = meter::resident_peak(process);
     let stopped = Command::new("kill").arg(process.to_string()).status()?;
     ensure!(stopped.success() && running.0.wait()?.success(), "the program did not drain");
@@ -114,7 +124,12 @@ pub fn run(file: &Path, name: &str, store: Store, folder: &Path, workload: &Work
         bail!("{name}: rows and sum of ids are {found:?}, not {:?}", (workload.rows, workload.sum));
     }
     let micros = |from: f64, to: f64| (to - from) * 1e6 / workload.events as f64;
+    for (name, seconds) in &mut threads_after {
+        *seconds = micros(threads.get(name).copied().unwrap_or_default(), *seconds);
+    }
     Ok(Outcome {
+        threads: threads_after,
+        batch: rows as f64 / batches.max(1) as f64,
         rate: workload.events as f64 / (ended - begun).as_secs_f64(),
         cpu: micros(before.0, after.0),
         others: [0, 1].map(|i| micros(before.1[i], after.1[i])),
