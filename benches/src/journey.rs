@@ -58,10 +58,14 @@ pub struct Outcome {
     pub rate: f64,
     /// The program's own processor time, microseconds a change.
     pub cpu: f64,
+    /// Of that, what the kernel worked.
+    pub kernel: f64,
     /// Of that, what each kind of thread took.
     pub threads: BTreeMap<String, f64>,
     /// Processor time of the broker and of the store's server.
     pub others: [f64; 2],
+    /// How much of the machine's processors the program, the broker and the store's server used together, 0 to 1.
+    pub busy: f64,
     /// Rows of the average batch.
     pub batch: f64,
     /// Greatest resident memory, MiB.
@@ -109,10 +113,11 @@ pub fn run(file: &Path, name: &str, store: Store, folder: &Path, workload: &Work
         }
     };
     let begun = until(&|status| status.changes > 0)?;
-    let (before, threads) = (cpu(), meter::cpu_by_thread(process));
+    let (before, kernel, threads) = (cpu(), meter::kernel_seconds(process), meter::cpu_by_thread(process));
     let landed = |status: &Status| status.replicas.values().flat_map(|r| r.partitions.values()).filter_map(|p| p.next).sum::<i64>();
     let ended = until(&|status| landed(status) >= workload.events as i64)?;
     let after = cpu();
+    let kernel_after = meter::kernel_seconds(process);
     let mut threads_after = meter::cpu_by_thread(process);
     let status = look()?.context("the program answers")?;
     let (rows, batches) = status.replicas.values().fold((0, 0), |(rows, batches), r| (rows + r.rows_landed + r.rows_deleted, batches + r.batches));
@@ -127,10 +132,14 @@ pub fn run(file: &Path, name: &str, store: Store, folder: &Path, workload: &Work
     for (name, seconds) in &mut threads_after {
         *seconds = micros(threads.get(name).copied().unwrap_or_default(), *seconds);
     }
+    let wall = (ended - begun).as_secs_f64();
+    let used: f64 = after.0 - before.0 + after.1.iter().zip(before.1).map(|(to, from)| to - from).sum::<f64>();
     Ok(Outcome {
+        busy: used / wall / std::thread::available_parallelism()?.get() as f64,
+        kernel: micros(kernel, kernel_after),
         threads: threads_after,
         batch: rows as f64 / batches.max(1) as f64,
-        rate: workload.events as f64 / (ended - begun).as_secs_f64(),
+        rate: workload.events as f64 / wall,
         cpu: micros(before.0, after.0),
         others: [0, 1].map(|i| micros(before.1[i], after.1[i])),
         resident,

@@ -1,7 +1,8 @@
 //! `make bench`: lines `name value unit`, in the order of one event's journey.
 //!
-//! Budgets (issue "The journey, end to end"): decode at least 300 000 events/s per core; a journey at least half of its slowest stage run
-//! alone; at most 15 µs of the program's own processor time a change. `LANDFALL_BENCH_EVENTS` sets the number of events,
+//! Budgets: decode at least 300 000 events/s per core; a journey at least half of its slowest stage run
+//! alone; at most 15 µs of the program's own processor time a change. `busy` is how much of the machine the program, broker and store used together:
+//! near 100 it is the machine that a journey is bound by. `LANDFALL_BENCH_EVENTS` sets the number of events,
 //! `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half.
 
 #![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks do not bind what measures it")]
@@ -157,6 +158,7 @@ impl Bench {
             line("journey_of_slowest_stage", 100.0 * best.rate / alone, "%");
         }
         line("cpu", best.cpu, "us/change");
+        line("cpu.in_kernel", best.kernel, "us/change");
         for (thread, micros) in best.threads.iter().filter(|(_, micros)| **micros >= 0.05) {
             line(&format!("cpu.{thread}"), *micros, "us/change");
         }
@@ -164,6 +166,7 @@ impl Bench {
         if store != Store::DuckDb {
             line("cpu_store", best.others[1], "us/change");
         }
+        line("busy", 100.0 * best.busy, "%");
         line("batch", best.batch, "rows");
         line("resident", best.resident, "MiB");
         line("state", best.state, "bytes/key");

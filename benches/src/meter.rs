@@ -36,10 +36,21 @@ pub fn best<T>(name: &str, items: usize, mut run: impl FnMut(usize) -> Result<T>
 
 /// Processor seconds that a process has used, its ended threads included.
 pub fn cpu_seconds(process: u32) -> f64 {
+    let [user, kernel] = times(process);
+    user + kernel
+}
+
+/// The part of [`cpu_seconds`] that the kernel worked for it.
+pub fn kernel_seconds(process: u32) -> f64 {
+    times(process)[1]
+}
+
+fn times(process: u32) -> [f64; 2] {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program, in parentheses, may hold spaces.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / TICKS
+    let mut ticks = rest.split_whitespace().skip(11).map(|n| n.parse::<f64>().unwrap_or_default());
+    [ticks.next(), ticks.next()].map(|n| n.unwrap_or_default() / TICKS)
 }
 
 /// Greatest resident memory so far, in MiB.

@@ -10,7 +10,7 @@ const PACE: u32 = 20;
 /// The longest that landings are kept apart.
 const PACE_MAX: Duration = Duration::from_millis(500);
 /// A batch of so many records is large enough to land whenever it can.
-pub const PACED_ROWS: usize = 20_000;
+const PACED_ROWS: usize = 20_000;
 
 /// The operator's choice for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +55,15 @@ impl Debounce {
         (took * PACE).min(PACE_MAX)
     }
 
-    /// When what has arrived is due; `None` where nothing has.
-    pub fn due(&self, arrivals: &Arrivals) -> Option<Duration> {
+    /// When what has arrived is due; `None` where nothing has. A small batch waits for `paced_until`, though never longer than it may at all.
+    pub fn due(&self, arrivals: &Arrivals, paced_until: Duration) -> Option<Duration> {
         let (first, last) = arrivals.at?;
         if arrivals.rows >= self.rows_max || arrivals.bytes >= self.bytes_max {
             return Some(first);
         }
-        Some((last + self.quiet).min(first + self.max_delay))
+        let latest = first + self.max_delay;
+        let due = (last + self.quiet).min(latest);
+        Some(if arrivals.rows >= PACED_ROWS { due } else { due.max(paced_until.min(latest)) })
     }
 }
 
@@ -81,18 +83,30 @@ mod tests {
     }
 
     #[test]
+    fn a_small_batch_waits_for_its_turn_but_not_beyond_the_longest_wait() {
+        let debounce = Debounce { quiet: ms(0), max_delay: ms(250), rows_max: 10, bytes_max: 1000 };
+        let mut arrivals = Arrivals::default();
+        arrivals.note(ms(1000), 10);
+        assert_eq!(debounce.due(&arrivals, ms(900)), Some(ms(1000)));
+        assert_eq!(debounce.due(&arrivals, ms(1100)), Some(ms(1100)));
+        assert_eq!(debounce.due(&arrivals, ms(9000)), Some(ms(1250)));
+        arrivals.rows = 10;
+        assert_eq!(debounce.due(&arrivals, ms(9000)), Some(ms(1000)));
+    }
+
+    #[test]
     fn quiet_and_delay_bound_each_other() {
         let debounce = Debounce { quiet: ms(100), max_delay: ms(250), rows_max: 10, bytes_max: 1000 };
         let mut arrivals = Arrivals::default();
-        assert_eq!(debounce.due(&arrivals), None);
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), None);
         arrivals.note(ms(1000), 10);
-        assert_eq!(debounce.due(&arrivals), Some(ms(1100)));
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), Some(ms(1100)));
         arrivals.note(ms(1090), 10);
-        assert_eq!(debounce.due(&arrivals), Some(ms(1190)));
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), Some(ms(1190)));
         arrivals.note(ms(1180), 10);
-        assert_eq!(debounce.due(&arrivals), Some(ms(1250)));
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), Some(ms(1250)));
         arrivals.note(ms(1181), 970);
-        assert_eq!(debounce.due(&arrivals), Some(ms(1000)), "full by bytes");
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), Some(ms(1000)), "full by bytes");
     }
 
     #[test]
@@ -100,6 +114,6 @@ mod tests {
         let debounce = Debounce { quiet: ms(0), max_delay: ms(5000), rows_max: 10, bytes_max: 1000 };
         let mut arrivals = Arrivals::default();
         arrivals.note(ms(7), 1);
-        assert_eq!(debounce.due(&arrivals), Some(ms(7)));
+        assert_eq!(debounce.due(&arrivals, Duration::ZERO), Some(ms(7)));
     }
 }

@@ -14,7 +14,7 @@ use landfall_schemas::table::Evolution;
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
 use landfall_schemas::{Change, LogicalType, Provenance, Sequence, TableSchema, Value, row};
 
-use super::debounce::{Arrivals, Debounce, PACED_ROWS};
+use super::debounce::{Arrivals, Debounce};
 use super::entry;
 use super::fold::{self, Config, Marks, Run, Scratch, Shape};
 use super::index::{Arrival, Event, Kind, RowSpan};
@@ -492,9 +492,7 @@ impl Partition {
     }
 
     fn next_live(&mut self, now: Duration, state: &mut impl State) -> Result<Step, Stop> {
-        let arrivals = &self.buffer.arrivals;
-        let is_large = arrivals.rows >= PACED_ROWS.min(self.settings.debounce.rows_max) || arrivals.bytes >= self.settings.debounce.bytes_max;
-        let due = self.settings.debounce.due(arrivals).map(|due| if is_large { due } else { due.max(self.paced_until) });
+        let due = self.settings.debounce.due(&self.buffer.arrivals, self.paced_until);
         let catching_up = self.stored.is_some_and(|k| self.meta.next < k);
         match due {
             Some(due) if due <= now || catching_up => {}

@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(set(config, name).as_deref(), value, "{name}");
         }
         let usual = super::producer(&plan("socket.nagle.disable: true"));
-        assert_eq!(usual.get("linger.ms"), Some("5"));
+        assert_eq!(usual.get("linger.ms"), Some("20"));
         assert_eq!(usual.get("enable.gapless.guarantee"), Some("true"));
     }
 }
