@@ -7,7 +7,8 @@
 
 use landfall_schemas::{Sequence, TableSchema, key, row};
 
-use super::{Failure, Partition, Shape, State, Stop, WireError, entry, fold, state};
+use super::{Failure, Partition, State, Stop, WireError, entry, state};
+use crate::land::fold::{self, Shape};
 use crate::land::index::{Group, Heir, Kind, Span};
 use crate::log::murmur2;
 use landfall_schemas::wire::Reader;

@@ -1,0 +1,368 @@
+//! Folding a batch: its records into the overlay of the keys that they touch, and what changed into the batch to land.
+//!
+//! Every key of the batch is read from state at once, before its first change. A repeat is recognised by provenance and passes. Nothing is
+//! written here: the overlay is state as the batch will leave it, once the batch has landed (law 2).
+
+use std::ops::Range;
+
+use landfall_schemas::change;
+use landfall_schemas::provenance::Place;
+use landfall_schemas::wire::WireError;
+use landfall_schemas::{Change, Op, Provenance, Sequence, TableSchema, row};
+
+use super::buffer::Buffered;
+use super::links::Other;
+use super::{Blame, Counts, Known, Letter, Partition, Stop};
+use crate::fault::{self, Bug};
+use crate::land::entry;
+use crate::land::fold::{self, Shape};
+use crate::land::index::{Arrival, Event, Kind, RowSpan};
+use crate::sink::{self, Delta};
+use crate::state::{self, State};
+
+impl Partition {
+    /// Puts the final state of every touched row into the batch to land.
+    pub(super) fn fill_batch(&mut self, next: i64) -> Result<(), Stop> {
+        let Some(target) = &self.target else { return Ok(()) };
+        let width = target.columns().len();
+        self.batch.reset(self.name.partition, self.fence, self.stored, next);
+        let mut padded = Vec::new();
+        for e in &self.overlay.entries {
+            let (Some(offset), Some(key_row)) = (e.touched, e.key_row) else { continue };
+            let arena = &self.overlay.arena;
+            let version = sink::version(self.build, offset);
+            let row = e.runs.last().filter(|run| run.end.is_none()).map(|run| run.row);
+            if fault::bug(Bug::OrphanLeftBehind) && row.is_none() && e.before.is_none() {
+                continue;
+            }
+            if fault::bug(Bug::DropEqualVersion) && row.zip(e.before).is_some_and(|(now, before)| arena.get(now.span) == arena.get(before.span)) {
+                continue;
+            }
+            self.pending_counts.rows[usize::from(row.is_none())] += 1;
+            let row = match row {
+                None => None,
+                Some(row) if usize::from(row.columns) == width => Some(arena.get(row.span)),
+                Some(row) => {
+                    padded.clear();
+                    padded.extend_from_slice(arena.get(row.span));
+                    padded.resize(padded.len() + width - usize::from(row.columns), 0);
+                    Some(padded.as_slice())
+                }
+            };
+            self.batch.push(Delta { key: arena.get(key_row), row, version });
+        }
+        self.pending_counts.batches += 1;
+        Ok(())
+    }
+
+    /// Folds the first `count` records that wait.
+    pub(super) fn fold(&mut self, count: usize, state: &mut impl State) -> Result<(), Stop> {
+        self.pending = self.meta.clone();
+        self.pending_counts = Counts::default();
+        self.letters.clear();
+        let taken = self.buffer.take(count);
+        self.load(taken.clone(), state)?;
+        for i in taken {
+            let record = self.buffer.records()[i];
+            self.fold_one(record, state)?;
+            self.pending.next = record.offset + 1;
+        }
+        Ok(())
+    }
+
+    /// Makes entries for the keys of the records and reads them from state, all at once.
+    fn load(&mut self, taken: Range<usize>, state: &mut impl State) -> Result<(), Stop> {
+        let mut fresh: Vec<usize> = Vec::new();
+        for key in self.buffer.records()[taken].iter().filter_map(|record| record.key) {
+            let (at, new) = self.overlay.entry(self.buffer.get(key));
+            if new {
+                fresh.push(at);
+            }
+        }
+        let mut damaged = false;
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+        {
+            let keys: Vec<&[u8]> = fresh.iter().map(|at| self.overlay.arena.get(self.overlay.entries[*at].key)).collect();
+            state.read(self.slot, &keys, &mut |i, value| {
+                let start = bytes.len();
+                bytes.extend_from_slice(value);
+                values.push((fresh[i], start..bytes.len()));
+            })?;
+        }
+        for (at, span) in values {
+            match entry::decode(&bytes[span], &mut self.overlay.arena) {
+                Ok(index) => self.overlay.entries[at].index = index,
+                Err(_) => damaged = true,
+            }
+        }
+        if damaged {
+            return Err(state::Error::Corrupt { what: "the index of a key" }.into());
+        }
+        self.load_linked(&mut fresh, state)?;
+        self.note_rows(&fresh)
+    }
+
+    /// Notes the rows that keys have before the batch alters them.
+    pub(super) fn note_rows(&mut self, fresh: &[usize]) -> Result<(), Stop> {
+        for at in fresh {
+            self.refold(*at, None)?;
+            let e = &mut self.overlay.entries[*at];
+            e.before = e.runs.last().filter(|run| run.end.is_none()).map(|run| run.row);
+        }
+        Ok(())
+    }
+
+    /// Folds a key again and notes what changed by the change at an offset. Returns whether its last state is withheld for want of a value.
+    pub(super) fn refold(&mut self, at: usize, offset: Option<i64>) -> Result<bool, Stop> {
+        if self.overlay.entries[at].index.groups.iter().any(|g| g.former.is_some()) {
+            self.find_formers(at)?;
+        }
+        let Some(target) = &self.target else { return Ok(false) };
+        let e = &mut self.overlay.entries[at];
+        let Ok(withheld) = fold::fold(
+            &e.index,
+            &self.pending.marks,
+            &self.settings.fold,
+            target.columns(),
+            &mut self.overlay.arena,
+            &mut self.scratch,
+            &mut self.runs,
+        ) else {
+            return Err(state::Error::Corrupt { what: "a row of a key" }.into());
+        };
+        let arena = &self.overlay.arena;
+        let same = e.runs.len() == self.runs.len()
+            && e.runs.iter().zip(&self.runs).all(|(a, b)| {
+                let identity = self.settings.fold.shape == Shape::Upsert || (a.start == b.start && a.end == b.end && a.tail == b.tail);
+                identity && a.row.columns == b.row.columns && arena.get(a.row.span) == arena.get(b.row.span)
+            });
+        if let Some(offset) = offset
+            && !same
+        {
+            e.touched = Some(offset);
+        }
+        e.runs.clear();
+        e.runs.extend(self.runs.drain(..));
+        Ok(withheld)
+    }
+
+    fn fold_one(&mut self, record: Buffered, state: &mut impl State) -> Result<(), Stop> {
+        let damaged = |source| Stop::Record { offset: record.offset, source };
+        // The buffer is lent out while the overlay changes.
+        let bytes = std::mem::take(&mut self.buffer.bytes);
+        let known = std::mem::take(&mut self.known);
+        let slice = |(start, end): (u32, u32)| &bytes[start as usize..end as usize];
+        let outcome = (|| {
+            let provenance = Provenance::decode(slice(record.provenance)).map_err(damaged)?;
+            let (fingerprint, body) = change::split_fingerprint(slice(record.value)).map_err(damaged)?;
+            let Some(known) = known.get(&fingerprint) else { return Err(damaged(WireError::Index)) };
+            let change = Change::decode(&known.schema, body).map_err(damaged)?;
+            let Some(source) = self.recognise(&provenance) else {
+                self.pending_counts.repeats += 1;
+                return Ok(());
+            };
+            let source = u16::try_from(source).map_err(|_| damaged(WireError::Number))?;
+            self.pending_counts.folded[Op::ALL.iter().position(|op| *op == change.op).unwrap_or_default()] += 1;
+            self.pending_counts.event_time = self.pending_counts.event_time.max(change.event_time.unwrap_or_default());
+            if change.op.is_mark() {
+                return self.mark(&change, record.offset, state);
+            }
+            let key = slice(record.key.ok_or_else(|| damaged(WireError::Index))?);
+            let (at, _) = self.overlay.entry(key);
+            if self.overlay.entries[at].key_row.is_none() {
+                let plain = change.key.ok_or_else(|| damaged(WireError::Index))?;
+                // No row has a key that the store cannot hold, so nothing of it is ever landed, not even its absence.
+                if self.refused_key(&known.schema, plain).map_err(damaged)?.is_none() {
+                    let span = self.overlay.arena.add(plain);
+                    self.overlay.entries[at].key_row = Some(span);
+                }
+            }
+            let other = change.other_key.map(|plain| self.meet(plain, &known.schema, state)).transpose();
+            let applied = other.and_then(|other| self.apply(at, &change, known, source, provenance.place, record.offset, other));
+            applied.map_err(|e| match e {
+                Failure::Wire(source) => damaged(source),
+                Failure::Stop(stop) => stop,
+            })
+        })();
+        self.buffer.bytes = bytes;
+        self.known = known;
+        outcome
+    }
+
+    /// The number of a source partition where the place is above everything seen of it; `None` for a repeat.
+    fn recognise(&mut self, provenance: &Provenance<'_>) -> Option<usize> {
+        let sources = &mut self.pending.sources;
+        let at = match sources.iter().position(|(s, _)| *s == provenance.source) {
+            Some(at) => {
+                if provenance.place <= sources[at].1 && !fault::bug(Bug::RepeatsFolded) {
+                    return None;
+                }
+                sources[at].1 = provenance.place;
+                at
+            }
+            None => {
+                sources.push((provenance.source, provenance.place));
+                sources.len() - 1
+            }
+        };
+        Some(at)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one change, in the parts that its caller has taken apart")]
+    fn apply(
+        &mut self,
+        at: usize,
+        change: &Change<'_>,
+        known: &Known,
+        source: u16,
+        place: Place,
+        offset: i64,
+        other: Option<Other>,
+    ) -> Result<(), Failure> {
+        let Some(sequence) = change.sequence else {
+            let e = &mut self.overlay.entries[at];
+            e.index.bury(source, place);
+            e.changed = true;
+            let _ = self.settle(at, offset)?;
+            return Ok(());
+        };
+        let kind = match change.op {
+            Op::Delete => Kind::Delete,
+            Op::Read => Kind::Read,
+            _ => Kind::Upsert,
+        };
+        if let Some((column, code)) = self.refused(at, change, &known.schema)? {
+            self.pending_counts.letters += 1;
+            self.letters.push(Letter { offset, code, column: known.schema.columns()[column].name.clone() });
+            let e = &mut self.overlay.entries[at];
+            let sequence = Sequence::from_bytes(sequence);
+            e.index.refuse(source, &sequence, place, kind, change.snapshot);
+            e.changed = true;
+            if let Some(former) = other.and_then(|other| other.at) {
+                self.disinherit(former, at, &sequence);
+            }
+            let _ = self.settle(at, offset)?;
+            return Ok(());
+        }
+        let mut event = Event { kind, place, row: RowSpan::default(), unauthored: Default::default() };
+        let mut former = None;
+        if kind != Kind::Delete {
+            let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;
+            event.row = mapping.row(&known.schema, change.after.ok_or(WireError::Index)?, &mut self.overlay.arena, &mut self.spans)?;
+            event.unauthored = mapping.positions(&change.unauthored);
+            former = other.map(|other| other.key).filter(|_| !event.unauthored.is_empty());
+        }
+        let arrival = Arrival { source, sequence: Sequence::from_bytes(sequence), snapshot: change.snapshot, former, event };
+        let e = &mut self.overlay.entries[at];
+        e.index.insert(arrival, self.settings.fold.ties, &self.overlay.arena);
+        e.changed = true;
+        if let Some(other) = other.and_then(|other| other.at) {
+            self.link(at, other, &Sequence::from_bytes(sequence), kind);
+        }
+        let withheld = self.settle(at, offset)?;
+        if withheld && !change.unauthored.is_empty() {
+            self.pending_counts.letters += 1;
+            let column = change.unauthored.iter().next().map_or_else(String::new, |c| known.schema.columns()[c].name.clone());
+            self.letters.push(Letter { offset, code: "change.unresolved_column", column });
+        }
+        Ok(())
+    }
+
+    /// What of a change the store cannot hold: the place of the column and the code. A change without a row has nothing to hold.
+    fn refused(&self, at: usize, change: &Change<'_>, schema: &TableSchema) -> Result<Blame, WireError> {
+        let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok(None) };
+        for (i, pair) in row::values(schema.columns(), after).enumerate() {
+            let (column, value) = pair?;
+            if let Some(code) = (refuse.value)(column.ty, &value)
+                && !change.unauthored.contains(i)
+            {
+                return Ok(Some((i, code)));
+            }
+        }
+        match (self.overlay.entries[at].key_row, change.key) {
+            (None, Some(plain)) => self.refused_key(schema, plain),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn refused_key(&self, schema: &TableSchema, plain: &[u8]) -> Result<Blame, WireError> {
+        self.settings.refuse.map_or(Ok(None), |refuse| (refuse.key)(schema, plain))
+    }
+
+    pub(super) fn settle(&mut self, at: usize, offset: i64) -> Result<bool, Failure> {
+        let withheld = self.refold(at, Some(offset)).map_err(Failure::Stop)?;
+        if !self.overlay.entries[at].index.heirs.is_empty() {
+            self.refold_heirs(at, offset).map_err(Failure::Stop)?;
+        }
+        if self.settings.fold.shape == Shape::Upsert {
+            self.prune(at);
+        }
+        Ok(withheld)
+    }
+
+    /// A mark concerns every key of the partition; a repeat of a mark is a no-op.
+    fn mark(&mut self, change: &Change<'_>, offset: i64, state: &mut impl State) -> Result<(), Stop> {
+        let sequence = Sequence::from_bytes(change.sequence.unwrap_or_default());
+        let marks = &mut self.pending.marks;
+        match change.op {
+            Op::Truncate if !marks.truncates.contains(&sequence) => marks.truncates.push(sequence),
+            Op::SnapshotEnd if !marks.sweeps.iter().any(|(s, id)| *s == sequence && Some(*id) == change.snapshot) => {
+                marks.sweeps.push((sequence, change.snapshot.unwrap_or_default()));
+            }
+            _ => return Ok(()),
+        }
+        let mut stored: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        state.scan(self.slot, &mut |key, value| stored.push((key.to_vec(), value.to_vec())))?;
+        let mut fresh = Vec::new();
+        for (key, value) in stored {
+            let (at, new) = self.overlay.entry(&key);
+            if new {
+                let index = entry::decode(&value, &mut self.overlay.arena).map_err(|_| state::Error::Corrupt { what: "the index of a key" })?;
+                self.overlay.entries[at].index = index;
+                fresh.push(at);
+            }
+        }
+        // The rows as they were before this mark.
+        let latest = std::mem::replace(&mut self.pending.marks, self.meta.marks.clone());
+        let folded = fresh.into_iter().try_for_each(|at| self.refold(at, None).map(drop));
+        self.pending.marks = latest;
+        folded?;
+        for at in 0..self.overlay.entries.len() {
+            self.name_key(at)?;
+            let _ = self.refold(at, Some(offset))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the key columns of a key from its row, where no change of the batch has shown them.
+    pub(super) fn name_key(&mut self, at: usize) -> Result<(), Stop> {
+        let e = &self.overlay.entries[at];
+        let (None, Some(run), Some(target)) = (e.key_row, e.runs.last(), &self.target) else { return Ok(()) };
+        let row = run.row.span;
+        let corrupt = |_| state::Error::Corrupt { what: "a row of a key" };
+        let columns = target.columns().get(..usize::from(run.row.columns)).ok_or(WireError::Index).map_err(corrupt)?;
+        row::spans(columns, self.overlay.arena.get(row), &mut self.spans).map_err(corrupt)?;
+        let mark = self.overlay.arena.mark();
+        for position in target.key() {
+            if let Some((start, end)) = self.spans.get(*position) {
+                // A key column is never NULL: its value stands right behind the union's index.
+                self.overlay.arena.append_within(row.part(*start + 1, *end));
+            }
+        }
+        let span = self.overlay.arena.since(mark);
+        self.overlay.entries[at].key_row = Some(span);
+        Ok(())
+    }
+}
+
+/// Why a change was not folded.
+pub(super) enum Failure {
+    Wire(WireError),
+    Stop(Stop),
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
