@@ -119,11 +119,17 @@ impl Producer {
         if let Some((name, value)) = record.header {
             out = out.headers(OwnedHeaders::new_with_capacity(1).insert(Header { key: name, value: Some(value) }));
         }
-        match self.inner.send(out) {
+        // Only this thread sends: an empty queue stays empty until the next try.
+        let (outcome, was_empty) = match self.inner.send(out) {
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), out)) if self.inner.in_flight_count() == 0 => {
+                (self.inner.send(out), true)
+            }
+            outcome => (outcome, false),
+        };
+        match outcome {
             Ok(()) => Ok(Sent::Queued),
             // A record that does not fit into an empty queue never will: an operator may have made the queue smaller than the record.
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) if self.inner.in_flight_count() == 0 => Ok(Sent::TooLarge),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(Sent::Full),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(if was_empty { Sent::TooLarge } else { Sent::Full }),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => Ok(Sent::TooLarge),
             Err((error, _)) => Err(error),
         }

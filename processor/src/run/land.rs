@@ -5,32 +5,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use landfall_schemas::TableSchema;
 use landfall_schemas::provenance::HEADER;
-use landfall_schemas::{Provenance, TableSchema};
 use landfall_topology::plan::{ReplicaPlan, TablePlan};
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
-use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use rdkafka::{Offset, TopicPartitionList};
 
-use super::workers::{Answer, Desk, Job};
+use super::group::{self, Member, Rebalance};
+use super::workers::{Desk, Job};
 use super::{Named, Shared, Stopping};
-use crate::dead_letter::Letter;
 use crate::land::debounce::Debounce;
 use crate::land::fold::Config;
-use crate::land::partition::{LogBounds, Partition, Record, Refuse, Settings, Step, Stop, Verdict};
-use crate::log::producer::{Outgoing, Producer};
-use crate::log::{client, voice};
+use crate::land::partition::{Partition, Record, Refuse, Settings, Step, Stop};
+use crate::log::client;
+use crate::log::producer::Producer;
 use crate::observe::Reason;
-use crate::sink::{Remedy, Target};
+use crate::sink::Target;
 use crate::state::{SlotName, State};
+
+mod answers;
+mod trouble;
 
 /// How often `G` is committed.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
@@ -56,40 +56,16 @@ pub enum SessionError {
     Panicked,
 }
 
-#[derive(Default)]
-struct Group {
-    /// Rebalances that were answered: whether partitions came or went, and which.
-    events: Mutex<Vec<(bool, Names)>>,
-    /// Whether there are such; asked after every record, so that no record takes the lock.
-    changed: AtomicBool,
-    /// A commit was refused, as happens during a rebalance.
-    refused: AtomicBool,
-}
+/// Where to begin is the store's word, which may take a while: nothing is fetched until the claim is through.
+struct ByClaim;
 
-/// Topics and partitions.
-type Names = Vec<(String, i32)>;
+impl Rebalance for ByClaim {
+    /// Whether partitions came or went, and which.
+    type Event = (bool, Vec<(String, i32)>);
 
-#[derive(Clone, Default)]
-struct Context(Arc<Group>);
-
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        if voice::log(level, facility, line) {
-            self.0.refused.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        voice::complain(&error, reason);
-    }
-}
-
-impl ConsumerContext for Context {
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
-        let names = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
-        let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+    fn answer(&self, consumer: &Consumer, assigned: bool, partitions: &mut TopicPartitionList) -> Self::Event {
+        let names = group::names(partitions);
         let outcome = if assigned {
-            // Where to begin is the store's word, which may take a while: nothing is fetched until the claim is through.
             drop(partitions.set_all_offsets(Offset::Beginning));
             consumer.incremental_assign(partitions).and_then(|()| if partitions.count() > 0 { consumer.pause(partitions) } else { Ok(()) })
         } else {
@@ -98,10 +74,11 @@ impl ConsumerContext for Context {
         if let Err(error) = outcome {
             tracing::warn!(%error, assigned, "rebalance");
         }
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push((assigned, names));
-        self.0.changed.store(true, Ordering::Release);
+        (assigned, names)
     }
 }
+
+type Consumer = BaseConsumer<Member<ByClaim>>;
 
 /// Who asked a worker: a replica, or one of its partitions under a claim number, so that late answers are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,15 +194,15 @@ fn session<S: State>(
     stopping: &Stopping,
     pause: &mut super::Pause,
 ) -> Result<(), SessionError> {
-    let context = Context::default();
+    let member = Member::new(ByClaim);
     let group = format!("{}.land.{}", shared.plan.topology, store.id);
-    let consumer: BaseConsumer<Context> = client::member(&shared.plan.kafka, &group).create_with_context(context.clone())?;
+    let consumer: Consumer = client::member(&shared.plan.kafka, &group).create_with_context(member.clone())?;
     let mut session = Session {
         shared,
         store,
         index,
         desk,
-        context,
+        member,
         letters: None,
         replicas: Vec::new(),
         owned: Vec::new(),
@@ -283,7 +260,7 @@ struct Session<'a> {
     store: &'a StoreRuntime,
     index: usize,
     desk: &'a Arc<Desk<Who>>,
-    context: Context,
+    member: Member<ByClaim>,
     letters: Option<Producer>,
     replicas: Vec<ReplicaState>,
     owned: Vec<Option<Owned>>,
@@ -302,7 +279,7 @@ impl Session<'_> {
     }
 
     /// Follows the catalog: tables that match a pattern appear while running.
-    fn subscribe(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
+    fn subscribe(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         let tables = self.shared.tables();
         if tables.len() == self.catalog {
             return Ok(());
@@ -349,11 +326,7 @@ impl Session<'_> {
     }
 
     fn handle_events(&mut self) {
-        if !self.context.0.changed.load(Ordering::Acquire) || !self.context.0.changed.swap(false, Ordering::Acquire) {
-            return;
-        }
-        let events = std::mem::take(&mut *self.context.0.events.lock().unwrap_or_else(PoisonError::into_inner));
-        for (assigned, names) in events {
+        for (assigned, names) in self.member.take_events() {
             self.shared.observer.rebalanced();
             for name in names {
                 if let Some(at) = self.by_name.remove(&name)
@@ -409,7 +382,7 @@ impl Session<'_> {
         }));
     }
 
-    fn record(&mut self, consumer: &BaseConsumer<Context>, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
+    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
         let Some(at) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let now = self.now();
         let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
@@ -434,200 +407,6 @@ impl Session<'_> {
             }
             Err(stop) => self.stop(consumer, at, &stop),
         }
-    }
-
-    /// Answers of the workers.
-    fn answers<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S) -> Result<(), SessionError> {
-        for (who, answer) in self.desk.answers() {
-            match who {
-                Who::Replica(replica) => self.opened(consumer, replica, answer)?,
-                Who::Partition(at, claim) => {
-                    let current = self.owned.get(at).and_then(Option::as_ref).is_some_and(|o| o.claim == claim);
-                    if current {
-                        self.answered(consumer, state, at, answer)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn opened(&mut self, consumer: &BaseConsumer<Context>, replica: usize, answer: Answer) -> Result<(), SessionError> {
-        let Answer::Opened(outcome) = answer else { return Ok(()) };
-        let r = &mut self.replicas[replica];
-        r.opening = false;
-        let partitions: Vec<usize> =
-            self.owned.iter().enumerate().filter(|(_, o)| o.as_ref().is_some_and(|o| o.replica == replica)).map(|(i, _)| i).collect();
-        match outcome {
-            Ok(opened) => {
-                (r.build, r.schema, r.retry_at) = (Some(opened.build), opened.schema, None);
-                let (build, schema) = (opened.build, r.schema.clone());
-                for at in partitions {
-                    // A partition that lands under a claim of its own goes on: it finds out by itself when its build is over.
-                    if let Some(owned) = self.owned[at].as_mut().filter(|o| o.claim == 0) {
-                        owned.core.reclaim(build, schema.clone());
-                        self.shared.observer.log_waiting(&self.replicas[replica].plan.id, owned.name.1, None);
-                    }
-                }
-            }
-            Err(error) => {
-                self.shared.observer.sink_error(&r.plan.id, error.kind.code());
-                let id = r.plan.id.clone();
-                match error.kind.remedy() {
-                    Remedy::Retry | Remedy::Reclaim => {
-                        r.retry_at = Some(Instant::now() + Duration::from_secs(1));
-                        for at in partitions {
-                            if let Some(owned) = &self.owned[at] {
-                                self.shared.observer.log_waiting(&id, owned.name.1, Some(reason(error.kind.code(), &error, error.kind.hint())));
-                            }
-                        }
-                    }
-                    Remedy::Halt => {
-                        r.stopped = Some(reason(error.kind.code(), &error, error.kind.hint()));
-                        let stop = Stop::Sink(error);
-                        for at in partitions {
-                            self.stop(consumer, at, &stop)?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn answered<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S, at: usize, answer: Answer) -> Result<(), SessionError> {
-        let now = self.now();
-        let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
-        owned.busy = false;
-        let replica = owned.replica;
-        let failure = match answer {
-            Answer::Opened(_) | Answer::Rebuilt(_) => return Ok(()),
-            Answer::Claimed(Ok(claim)) => {
-                let (begin, end) = match consumer.fetch_watermarks(&owned.name.0, owned.name.1, WAIT) {
-                    Ok(bounds) => bounds,
-                    Err(error) => {
-                        tracing::warn!(%error, topic = owned.name.0, "the log's bounds cannot be read, trying again");
-                        owned.again = Some(Again::Claim);
-                        owned.retry_at = Some(Instant::now() + owned.pause.grow());
-                        return Ok(());
-                    }
-                };
-                owned.end = end;
-                match owned.core.claimed(claim, LogBounds { begin, end }, state, now) {
-                    Ok(from) => {
-                        owned.seek = Some(from);
-                        owned.pause.reset();
-                        // What an earlier owner landed and did not come to commit, or what a store that was put back no longer holds:
-                        // without this an idle partition would show a lag in other tools for ever, or none where there is some.
-                        if let Some(next) = claim.next {
-                            let _ = self.commits.insert(owned.name.clone(), next);
-                        }
-                        tracing::info!(
-                            replica = self.replicas[replica].plan.id,
-                            partition = owned.name.1,
-                            fence = claim.fence,
-                            next = claim.next,
-                            from,
-                            "partition claimed"
-                        );
-                        None
-                    }
-                    Err(stop) => return self.stop(consumer, at, &stop),
-                }
-            }
-            Answer::Claimed(Err(error)) => Some((error, Again::Claim)),
-            Answer::Prepared(Ok(target)) => {
-                owned.core.prepared(TableSchema::clone(&target.schema));
-                owned.schema = Some(Arc::clone(&target.schema));
-                self.replicas[replica].schema = Some(TableSchema::clone(&target.schema));
-                self.shared.observer.migrated(&self.replicas[replica].plan.id, "prepare");
-                None
-            }
-            Answer::Prepared(Err(error)) => Some((error, Again::Prepare)),
-            Answer::Landed(batch, outcome, took) => {
-                let rows = batch.len();
-                owned.core.return_batch(batch);
-                match outcome {
-                    Ok(()) => {
-                        if let Err(stop) = owned.core.landed(state, now) {
-                            return self.stop(consumer, at, &stop);
-                        }
-                        self.landed(at, rows, took);
-                        None
-                    }
-                    Err(error) => Some((error, Again::Check)),
-                }
-            }
-            Answer::Cursor(Ok(cursor)) => match owned.core.checked(cursor, state, now) {
-                Ok(Verdict::Done) => {
-                    self.landed(at, 0, Duration::ZERO);
-                    None
-                }
-                Ok(Verdict::Again) => {
-                    self.land(at);
-                    None
-                }
-                Ok(Verdict::Void) => {
-                    self.reclaim(consumer, at)?;
-                    None
-                }
-                Err(stop) => return self.stop(consumer, at, &stop),
-            },
-            Answer::Cursor(Err(error)) => Some((error, Again::Check)),
-        };
-        match failure {
-            None => Ok(()),
-            Some((error, again)) => self.failed(consumer, at, error, again),
-        }
-    }
-
-    /// An error of the store: what to do is the remedy of its kind.
-    fn failed(&mut self, consumer: &BaseConsumer<Context>, at: usize, error: crate::sink::Error, again: Again) -> Result<(), SessionError> {
-        let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
-        let id = self.replicas[owned.replica].plan.id.clone();
-        self.shared.observer.sink_error(&id, error.kind.code());
-        let remedy = if again == Again::Check { owned.core.failed(error.kind) } else { error.kind.remedy() };
-        match remedy {
-            Remedy::Retry => {
-                owned.again = Some(again);
-                owned.retry_at = Some(Instant::now() + owned.pause.grow());
-                self.shared.observer.log_waiting(&id, owned.name.1, Some(reason(error.kind.code(), &error, error.kind.hint())));
-                Ok(())
-            }
-            Remedy::Reclaim => {
-                tracing::info!(replica = id, partition = owned.name.1, code = error.kind.code(), %error, "claiming anew");
-                // A pause, so that two owners who both believe to be the one do not chase each other.
-                owned.retry_at = Some(Instant::now() + owned.pause.grow());
-                self.reclaim(consumer, at)
-            }
-            Remedy::Halt => self.stop(consumer, at, &Stop::Sink(error)),
-        }
-    }
-
-    /// Forgets a claim; the replica is opened again first, since its build may have changed.
-    fn reclaim(&mut self, consumer: &BaseConsumer<Context>, at: usize) -> Result<(), SessionError> {
-        let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
-        owned.core.reclaim(0, None);
-        (owned.begun, owned.seek, owned.again, owned.busy) = (false, None, None, false);
-        owned.claim = 0;
-        if !owned.paused {
-            owned.paused = true;
-            consumer.pause(&one(&owned.name))?;
-        }
-        self.replicas[owned.replica].build = None;
-        Ok(())
-    }
-
-    fn landed(&mut self, at: usize, rows: usize, took: Duration) {
-        let Some(owned) = self.owned[at].as_mut() else { return };
-        owned.pause.reset();
-        let counts = owned.core.take_counts();
-        let r = &self.replicas[owned.replica];
-        self.shared.observer.log_waiting(&r.plan.id, owned.name.1, None);
-        if counts.batches > 0 {
-            self.shared.observer.landed(&r.plan.id, &r.table.id, &counts, rows, took);
-        }
-        self.shared.observer.position(&r.plan.id, owned.name.1, owned.core.landed_next(), owned.end);
     }
 
     fn target(&self, at: usize) -> Option<Target> {
@@ -656,7 +435,7 @@ impl Session<'_> {
     }
 
     /// Moves every partition on as far as it goes.
-    fn steps<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S) -> Result<(), SessionError> {
+    fn steps<S: State>(&mut self, consumer: &Consumer, state: &mut S) -> Result<(), SessionError> {
         self.open_replicas();
         for at in 0..self.owned.len() {
             self.seek(consumer, at);
@@ -701,7 +480,7 @@ impl Session<'_> {
     }
 
     /// Begins fetching where the claim says; the client may need a moment before a new partition can be moved.
-    fn seek(&mut self, consumer: &BaseConsumer<Context>, at: usize) {
+    fn seek(&mut self, consumer: &Consumer, at: usize) {
         let Some(owned) = self.owned[at].as_mut() else { return };
         let Some(from) = owned.seek else { return };
         match consumer.seek(&owned.name.0, owned.name.1, Offset::Offset(from), Duration::from_secs(5)) {
@@ -715,7 +494,7 @@ impl Session<'_> {
         }
     }
 
-    fn step<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S, at: usize) -> Result<(), SessionError> {
+    fn step<S: State>(&mut self, consumer: &Consumer, state: &mut S, at: usize) -> Result<(), SessionError> {
         loop {
             let now = self.now();
             let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
@@ -768,74 +547,8 @@ impl Session<'_> {
         }
     }
 
-    /// Dead letters of a batch stand before the batch lands (law 11).
-    fn write_letters(&mut self, at: usize) -> Result<(), SessionError> {
-        let Some(owned) = self.owned[at].as_ref() else { return Ok(()) };
-        if owned.core.letters().is_empty() {
-            return Ok(());
-        }
-        let r = &self.replicas[owned.replica];
-        let topic = self.shared.plan.dead_letters_topic();
-        if self.letters.is_none() {
-            self.letters = Some(Producer::new(&self.shared.plan.kafka)?);
-        }
-        let mut written = Vec::new();
-        for letter in owned.core.letters() {
-            let provenance = owned.core.provenance(letter.offset).and_then(|bytes| Provenance::decode(bytes).ok());
-            let (source, partition, offset) =
-                provenance.map_or((owned.name.0.as_str(), owned.name.1, letter.offset), |p| (p.topic, p.source.partition, p.place.offset));
-            written.push(Letter {
-                code: letter.code.to_owned(),
-                reason: letter.reason(&r.table.id, &r.plan.id),
-                table: r.table.id.clone(),
-                replica: Some(r.plan.id.clone()),
-                topic: source.to_owned(),
-                partition,
-                offset,
-                key: None,
-                excerpt: None,
-            });
-        }
-        let Some(producer) = &self.letters else { return Ok(()) };
-        for letter in written {
-            let value = serde_json::to_vec(&letter).unwrap_or_default();
-            let key = letter.record_key();
-            let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
-            if let Err(error) = producer.send_and_wait(record, 0, Duration::from_secs(30)) {
-                self.letters = None;
-                return Err(error.into());
-            }
-            self.shared.observer.dead_letter(&letter);
-        }
-        Ok(())
-    }
-
-    fn stop(&mut self, consumer: &BaseConsumer<Context>, at: usize, stop: &Stop) -> Result<(), SessionError> {
-        let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
-        owned.stopped = true;
-        if !owned.paused {
-            owned.paused = true;
-            consumer.pause(&one(&owned.name))?;
-        }
-        let hint = if let Stop::Sink(error) = stop { error.kind.hint() } else { stop_hint(stop.code()) };
-        self.shared.observer.log_stopped(&self.replicas[owned.replica].plan.id, owned.name.1, reason(stop.code(), stop, hint));
-        Ok(())
-    }
-
-    fn find_truncated(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        for at in 0..self.owned.len() {
-            let Some(owned) = self.owned[at].as_ref().filter(|o| o.begun && !o.stopped) else { continue };
-            let (begin, end) = consumer.fetch_watermarks(&owned.name.0, owned.name.1, WAIT)?;
-            let needed = owned.core.next_wanted();
-            if needed < begin || needed > end {
-                self.stop(consumer, at, &Stop::LogTruncated { begin, end, needed })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+    fn commit(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
+        if self.member.take_refusal() {
             for owned in self.owned.iter().flatten() {
                 if let Some(next) = owned.core.landed_next() {
                     let _ = self.commits.insert(owned.name.clone(), next);
@@ -850,7 +563,7 @@ impl Session<'_> {
         if list.count() > 0 {
             match super::commit(consumer, &list) {
                 Ok(()) => {}
-                Err(KafkaError::ConsumerCommit(_)) => self.context.0.refused.store(true, Ordering::Relaxed),
+                Err(KafkaError::ConsumerCommit(_)) => self.member.note_refusal(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -859,7 +572,7 @@ impl Session<'_> {
 
     /// How much waits, for those who watch. The broker is asked about one partition at a time: an answer may stand behind a fetch that waits
     /// for records, and this thread has better to do. Records that arrive tell the end of their partition by themselves.
-    fn look(&mut self, consumer: &BaseConsumer<Context>) {
+    fn look(&mut self, consumer: &Consumer) {
         self.looked += 1;
         let asked = self.looked % self.owned.len().max(1);
         let mut bytes = 0;
@@ -878,7 +591,7 @@ impl Session<'_> {
     }
 
     /// Told to stop: lands nothing new, waits for what is with the store, and commits.
-    fn drain<S: State>(&mut self, consumer: &BaseConsumer<Context>, state: &mut S) -> Result<TopicPartitionList, SessionError> {
+    fn drain<S: State>(&mut self, consumer: &Consumer, state: &mut S) -> Result<TopicPartitionList, SessionError> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.desk.is_busy() && Instant::now() < deadline {
             let _ = consumer.poll(Duration::from_millis(5));
@@ -904,29 +617,4 @@ fn one((topic, partition): &(String, i32)) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     let _ = list.add_partition(topic, *partition);
     list
-}
-
-fn reason(code: &str, what: &dyn std::error::Error, hint: &str) -> Reason {
-    Reason { code: code.to_owned(), what: chain(what), hint: hint.to_owned() }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-fn stop_hint(code: &str) -> &'static str {
-    match code {
-        "log.truncated" => "the change log lost records; run `landfall rebuild` if it still holds everything, else the table needs a new snapshot",
-        "state.unusable" => "move the state directory aside; it is built again from the log",
-        "log.unreadable" | "log.contract_missing" => "the log was written by a newer build, or is damaged",
-        _ => "this change of the schema comes with a later version; the log keeps everything until then",
-    }
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "running is where time and threads come from; the core is handed them")]
 
+mod group;
 pub mod land;
 pub mod lock;
 pub mod normalise;

@@ -4,37 +4,39 @@
 //! doubt ends the session; the next one begins from what was committed, and repeats are recognised downstream by provenance.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::debezium::{self, Decoded, Decoder, Order, Reject, RejectKind};
+use landfall_schemas::debezium::{self, Decoded, Reject, RejectKind};
 use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
-use landfall_topology::plan::{SourceType, TablePlan};
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use landfall_topology::plan::TablePlan;
+use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
-use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use rdkafka::{Offset, TopicPartitionList};
 
+use super::group::Member;
 use super::{Named, Shared, Stopping};
 use crate::dead_letter::{self, Letter};
 use crate::fault::{self, Bug};
 use crate::log::client;
-use crate::log::control::{self, Source, SourceChanged};
+use crate::log::control::{self, Source};
 use crate::log::headers::MessageHeaders;
-use crate::log::incarnation::Described;
 use crate::log::producer::{Outgoing, Producer, Sent};
-use crate::log::topics::{Purpose, Topics};
-use crate::log::voice::{self, Voice};
+use crate::log::topics::Topics;
+use crate::log::voice;
 use crate::normalise::partition::{Item, Outcome, Partition};
 use crate::normalise::{Destination, Outbox};
 use crate::observe::Reason;
+use rebalance::{ByCommit, Consumer, Event, add};
+use sources::{Input, changed_reason};
+
+mod rebalance;
+mod sources;
 
 /// How often offsets are committed: a crash repeats at most so much, and repeats are recognised.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
@@ -66,105 +68,6 @@ pub enum SessionError {
     Describe(#[from] crate::log::incarnation::DescribeError),
 }
 
-#[derive(Debug)]
-enum Event {
-    Assigned(Vec<(String, i32, String)>),
-    Revoked(Vec<(String, i32)>),
-}
-
-/// Answers rebalances on the polling thread: new partitions begin where the group left off, lost ones are committed first.
-#[derive(Default)]
-struct Group {
-    events: Mutex<Vec<Event>>,
-    /// Whether there are such; asked after every record, so that no record takes the lock.
-    changed: AtomicBool,
-    commits: Mutex<HashMap<(String, i32), (i64, String)>>,
-    /// A commit was refused, as happens during a rebalance.
-    refused: AtomicBool,
-}
-
-#[derive(Clone, Default)]
-struct Context(Arc<Group>);
-
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        if voice::log(level, facility, line) {
-            self.0.refused.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        voice::complain(&error, reason);
-    }
-}
-
-impl ConsumerContext for Context {
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
-        let names: Vec<(String, i32)> = partitions.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect();
-        let event = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            let assigned = match begin(consumer, partitions) {
-                Ok(assigned) => assigned,
-                Err(error) => {
-                    tracing::warn!(%error, "committed offsets cannot be read, giving the partitions back");
-                    Vec::new()
-                }
-            };
-            if let Err(error) = consumer.incremental_assign(partitions) {
-                tracing::warn!(%error, "assignment failed");
-            }
-            Event::Assigned(assigned)
-        } else {
-            self.0.commit(consumer, &names);
-            if let Err(error) = consumer.incremental_unassign(partitions) {
-                tracing::warn!(%error, "giving partitions back failed");
-            }
-            Event::Revoked(names)
-        };
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        self.0.changed.store(true, Ordering::Release);
-    }
-}
-
-/// Sets the offsets of new partitions to the committed ones, or to the first record; returns them with their metadata.
-fn begin(consumer: &BaseConsumer<Context>, partitions: &mut TopicPartitionList) -> Result<Vec<(String, i32, String)>, KafkaError> {
-    let committed = consumer.committed_offsets(partitions.clone(), WAIT)?;
-    let mut assigned = Vec::new();
-    for element in committed.elements() {
-        let (topic, partition) = (element.topic(), element.partition());
-        let offset = match element.offset() {
-            Offset::Offset(at) => Offset::Offset(at),
-            _ => Offset::Beginning,
-        };
-        partitions.set_partition_offset(topic, partition, offset)?;
-        assigned.push((topic.to_owned(), partition, element.metadata().to_owned()));
-    }
-    Ok(assigned)
-}
-
-impl Group {
-    /// Commits what stands for these partitions, waiting for the answer: they are about to go to another owner.
-    fn commit(&self, consumer: &BaseConsumer<Context>, partitions: &[(String, i32)]) {
-        let mut list = TopicPartitionList::new();
-        let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in partitions {
-            if let Some((offset, metadata)) = commits.remove(name) {
-                add(&mut list, name, offset, &metadata);
-            }
-        }
-        drop(commits);
-        if list.count() > 0 && !consumer.assignment_lost() {
-            // What is not committed is read again by the next owner, and recognised.
-            drop(consumer.commit(&list, CommitMode::Sync));
-        }
-    }
-}
-
-fn add(list: &mut TopicPartitionList, (topic, partition): &(String, i32), offset: i64, metadata: &str) {
-    let mut element = list.add_partition(topic, *partition);
-    drop(element.set_offset(Offset::Offset(offset)));
-    element.set_metadata(metadata);
-}
-
 struct Owned {
     name: (String, i32),
     core: Partition,
@@ -174,22 +77,12 @@ struct Owned {
     read: u64,
 }
 
-/// A source topic in use.
-struct Input {
-    decoder: Decoder,
-    table: usize,
-    pinned: Source,
-    described: Described,
-    /// Why nothing of it may be read.
-    refused: Option<Reason>,
-}
-
 struct Session<'a> {
     shared: &'a Shared,
     plan: &'a Plan,
     topics: Topics,
     producer: Producer,
-    context: Context,
+    member: Member<ByCommit>,
     tables: Arc<Vec<TablePlan>>,
     inputs: HashMap<String, Input>,
     owned: BTreeMap<usize, Owned>,
@@ -222,16 +115,16 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     super::ensure_topics(plan, &topics)?;
     shared.contracts.sync(&plan.kafka, &plan.schemas_topic())?;
     let pins = control::load(&plan.kafka, &plan.control_topic())?;
-    let context = Context::default();
+    let member = Member::new(ByCommit::default());
     let group = format!("{}.normalise", plan.topology);
-    let consumer: BaseConsumer<Context> = client::member(&plan.kafka, &group).create_with_context(context.clone())?;
+    let consumer: Consumer = client::member(&plan.kafka, &group).create_with_context(member.clone())?;
     let producer = Producer::new(&plan.kafka)?;
     let mut session = Session {
         shared,
         plan,
         topics,
         producer,
-        context,
+        member,
         tables: Arc::default(),
         inputs: HashMap::new(),
         owned: BTreeMap::new(),
@@ -258,7 +151,7 @@ impl Session<'_> {
         self.start.elapsed()
     }
 
-    fn pump(&mut self, consumer: &BaseConsumer<Context>, stopping: &Stopping) -> Result<(), SessionError> {
+    fn pump(&mut self, consumer: &Consumer, stopping: &Stopping) -> Result<(), SessionError> {
         let (mut committed, mut looked) = (Instant::now(), Instant::now());
         while !stopping.is_set() {
             self.subscribe(consumer)?;
@@ -293,7 +186,7 @@ impl Session<'_> {
     }
 
     /// Follows the catalog: tables that match a pattern appear while running.
-    fn subscribe(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
+    fn subscribe(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         let tables = self.shared.tables();
         if tables.len() != self.tables.len() {
             self.tables = tables;
@@ -308,12 +201,8 @@ impl Session<'_> {
     }
 
     /// What rebalances brought.
-    fn handle_events(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        if !self.context.0.changed.load(Ordering::Acquire) || !self.context.0.changed.swap(false, Ordering::Acquire) {
-            return Ok(());
-        }
-        let events = std::mem::take(&mut *self.context.0.events.lock().unwrap_or_else(PoisonError::into_inner));
-        for event in events {
+    fn handle_events(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
+        for event in self.member.take_events() {
             self.shared.observer.rebalanced();
             match event {
                 Event::Revoked(names) => {
@@ -334,7 +223,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, consumer: &BaseConsumer<Context>, topic: String, partition: i32, metadata: &str) -> Result<(), SessionError> {
+    fn assign(&mut self, consumer: &Consumer, topic: String, partition: i32, metadata: &str) -> Result<(), SessionError> {
         self.shared.observer.source_assigned(&topic, partition, true);
         if !self.inputs.contains_key(&topic) {
             let input = self.input(&topic)?;
@@ -367,90 +256,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes a source topic into use: its table, its log, and what is pinned of it.
-    fn input(&mut self, topic: &str) -> Result<Input, SessionError> {
-        let Some(table) = self.tables.iter().position(|t| t.topic == topic) else {
-            return Ok(refused_input(topic, "table.unknown", format!("no table is declared for topic {topic:?}")));
-        };
-        let log = self.tables[table].log.clone();
-        let made = self.topics.ensure(&log.topic, Purpose::Log, log.partitions, log.replication)?;
-        let mut refused = None;
-        if made.partitions != log.partitions {
-            let what = format!("log topic {:?} has {} partitions, the topology says {}", log.topic, made.partitions, log.partitions);
-            refused = Some(Reason { code: "log.repartitioned".to_owned(), what, hint: "set log.partitions to what the topic has".to_owned() });
-        }
-        let described = self.topics.describe(&[topic])?.first().copied().flatten().unwrap_or(Described { incarnation: [0; 16], partitions: 0 });
-        let wanted = self.plan.sources.get(self.tables[table].source).and_then(|s| s.epoch).unwrap_or(0);
-        let mut pinned = self.pins.get(topic).cloned();
-        if let Some(pin) = &pinned
-            && let Err(changed) = pin.check(described)
-        {
-            refused = Some(changed_reason(&changed));
-        }
-        if refused.is_none() {
-            pinned = Some(self.pin(topic, described, wanted, pinned)?);
-        }
-        let pinned = pinned.unwrap_or_else(|| Source::new(topic, described, wanted));
-        let plan = &self.tables[table];
-        let mut options = debezium::Options::new(plan.id.clone());
-        options.primary_key = plan.primary_key.clone();
-        options.types = plan.types.clone();
-        // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
-        let is_plain = self.plan.sources.get(plan.source).is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
-        options.order = if is_plain { Order::DialectElseOffset } else { Order::Dialect };
-        Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
-    }
-
-    /// Makes sure that the control topic holds incarnation and epoch of a source topic before its first record is read.
-    fn pin(&mut self, topic: &str, described: Described, epoch: u32, pinned: Option<Source>) -> Result<Source, SessionError> {
-        let mut source = pinned.clone().unwrap_or_else(|| Source::new(topic, described, epoch));
-        source.partitions = described.partitions;
-        if source.epochs.last().is_none_or(|e| e.epoch < epoch) {
-            // The new timeline begins, for all partitions at once, where the group stands.
-            let first = self.committed(topic, described.partitions)?;
-            tracing::warn!(topic, epoch, "the source's epoch rises");
-            source.epochs.push(control::Epoch { epoch, first });
-        }
-        if pinned.as_ref() != Some(&source) {
-            self.write_pin(source.clone())?;
-        }
-        Ok(source)
-    }
-
-    /// The first record that only its offset orders: from now on the topic's partition count may not change.
-    fn pin_by_offset(&mut self, topic: &str) -> Result<(), SessionError> {
-        let Some(input) = self.inputs.get_mut(topic) else { return Ok(()) };
-        input.pinned.by_offset = true;
-        input.pinned.partitions = input.described.partitions;
-        let pinned = input.pinned.clone();
-        tracing::info!(topic, partitions = pinned.partitions, "changes are ordered by offset, the partition count is pinned");
-        self.write_pin(pinned)
-    }
-
-    fn write_pin(&mut self, source: Source) -> Result<(), SessionError> {
-        let value = serde_json::to_vec(&source).unwrap_or_default();
-        let control = self.plan.control_topic();
-        let record = Outgoing { topic: &control, partition: 0, key: Some(source.topic.as_bytes()), value: &value, header: None };
-        self.producer.send_and_wait(record, SINGLE, WAIT)?;
-        let _ = self.pins.insert(source.topic.clone(), source);
-        Ok(())
-    }
-
-    fn committed(&self, topic: &str, partitions: u32) -> Result<BTreeMap<i32, i64>, SessionError> {
-        let group = format!("{}.normalise", self.plan.topology);
-        let mut config = client::reader(&self.plan.kafka);
-        let _ = config.set("group.id", &group);
-        let asker: BaseConsumer<Voice> = config.create_with_context(Voice)?;
-        let mut list = TopicPartitionList::new();
-        for partition in 0..partitions.cast_signed() {
-            let _ = list.add_partition(topic, partition);
-        }
-        let committed = asker.committed_offsets(list, WAIT)?;
-        let offset = |o| if let Offset::Offset(at) = o { at } else { 0 };
-        Ok(committed.elements().iter().map(|e| (e.partition(), offset(e.offset()))).collect())
-    }
-
-    fn record(&mut self, consumer: &BaseConsumer<Context>, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
+    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
         let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let now = self.now();
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
@@ -593,25 +399,23 @@ impl Session<'_> {
         Ok(outcome?)
     }
 
-    fn commit(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        if self.context.0.refused.swap(false, Ordering::Relaxed) {
+    fn commit(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
+        if self.member.take_refusal() {
             self.owned.values_mut().for_each(|o| o.core.commit_again());
         }
         let mut list = TopicPartitionList::new();
-        let mut commits = self.context.0.commits.lock().unwrap_or_else(PoisonError::into_inner);
         for owned in self.owned.values_mut() {
             if let Some((offset, metadata)) = owned.core.commit() {
                 add(&mut list, &owned.name, offset, &metadata);
                 self.shared.observer.committed(&owned.name.0, owned.name.1, offset);
-                let _ = commits.insert(owned.name.clone(), (offset, metadata));
+                self.member.stage().stand(&owned.name, offset, metadata);
             }
         }
-        drop(commits);
         if list.count() > 0 {
             match super::commit(consumer, &list) {
                 // A commit during a rebalance may fail; what is not committed is read again and recognised.
                 Ok(()) => {}
-                Err(KafkaError::ConsumerCommit(_)) => self.context.0.refused.store(true, Ordering::Relaxed),
+                Err(KafkaError::ConsumerCommit(_)) => self.member.note_refusal(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -662,7 +466,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn stop(&mut self, consumer: &BaseConsumer<Context>, slot: usize, reason: Reason) -> Result<(), SessionError> {
+    fn stop(&mut self, consumer: &Consumer, slot: usize, reason: Reason) -> Result<(), SessionError> {
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
         owned.stopped = true;
         let mut list = TopicPartitionList::new();
@@ -672,15 +476,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn stop_table(
-        &mut self,
-        consumer: &BaseConsumer<Context>,
-        slot: usize,
-        offset: i64,
-        code: &str,
-        why: &str,
-        hint: &str,
-    ) -> Result<(), SessionError> {
+    fn stop_table(&mut self, consumer: &Consumer, slot: usize, offset: i64, code: &str, why: &str, hint: &str) -> Result<(), SessionError> {
         let table = self.owned[&slot].table;
         let name = self.owned[&slot].name.clone();
         let what = format!("{why} (topic {:?}, partition {}, offset {offset})", name.0, name.1);
@@ -692,56 +488,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn regressed(&mut self, consumer: &BaseConsumer<Context>, slot: usize) -> Result<(), SessionError> {
+    fn regressed(&mut self, consumer: &Consumer, slot: usize) -> Result<(), SessionError> {
         let name = self.owned[&slot].name.clone();
         let what = format!("positions of partition {} of topic {:?} fell below what was read and did not come back", name.1, name.0);
         let hint = "if the source was restored or failed over, raise `epoch` of the source in the topology".to_owned();
         self.stop(consumer, slot, Reason { code: "source.position_regressed".to_owned(), what, hint })
-    }
-
-    /// Looks at the source topics: recreated ones stop at once, and dips that last too long.
-    fn look(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        let now = self.now();
-        let regressed: Vec<usize> = self.owned.iter().filter(|(_, o)| !o.stopped && o.core.has_regressed(now)).map(|(s, _)| *s).collect();
-        for slot in regressed {
-            self.regressed(consumer, slot)?;
-        }
-        let names: Vec<String> = self.inputs.iter().filter(|(_, i)| i.refused.is_none()).map(|(t, _)| t.clone()).collect();
-        let described = self.topics.describe(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-        for (topic, described) in names.iter().zip(described) {
-            let Some(described) = described else { continue };
-            let Some(input) = self.inputs.get_mut(topic) else { continue };
-            if let Err(changed) = input.pinned.check(described) {
-                let reason = changed_reason(&changed);
-                input.refused = Some(reason.clone());
-                let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| o.name.0 == *topic && !o.stopped).map(|(s, _)| *s).collect();
-                for slot in slots {
-                    self.stop(consumer, slot, reason.clone())?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// An offset that is wanted is no longer there: finds whose, and stops it (law 8).
-    fn find_trimmed(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SessionError> {
-        self.look(consumer)?;
-        let candidates: Vec<(usize, (String, i32))> = self.owned.iter().filter(|(_, o)| !o.stopped).map(|(s, o)| (*s, o.name.clone())).collect();
-        let positions = consumer.position()?;
-        for (slot, name) in candidates {
-            let (low, high) = consumer.fetch_watermarks(&name.0, name.1, WAIT)?;
-            let committed = self.committed(&name.0, name.1.cast_unsigned() + 1)?.get(&name.1).copied().unwrap_or(low);
-            let at = match positions.find_partition(&name.0, name.1).map(|p| p.offset()) {
-                Some(Offset::Offset(at)) => at,
-                _ => committed,
-            };
-            if at < low || at > high {
-                let what = format!("offset {at} of partition {} of topic {:?} is wanted, but the topic holds {low} to {high}", name.1, name.0);
-                let hint = "records were deleted before they were read; the table needs a new snapshot".to_owned();
-                self.stop(consumer, slot, Reason { code: "source.trimmed".to_owned(), what, hint })?;
-            }
-        }
-        Ok(())
     }
 
     /// Told to stop: waits for what is on its way, and gives what is then to be committed.
@@ -763,26 +514,5 @@ impl Session<'_> {
     }
 }
 
-fn refused_input(topic: &str, code: &str, what: String) -> Input {
-    let described = Described { incarnation: [0; 16], partitions: 0 };
-    Input {
-        decoder: Decoder::new(debezium::Options::new(topic)),
-        table: 0,
-        pinned: Source::new(topic, described, 0),
-        described,
-        refused: Some(Reason { code: code.to_owned(), what, hint: "see `landfall check`".to_owned() }),
-    }
-}
-
 const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
     yet: let the connector send the table to a new topic";
-
-fn changed_reason(changed: &SourceChanged) -> Reason {
-    let hint = match changed {
-        SourceChanged::Recreated { .. } => "its offsets mean other records now; give the table a new topic, or reset it",
-        SourceChanged::Repartitioned { .. } => {
-            "keys have moved between partitions, so offsets no longer order their changes; give the table a new topic, or reset it"
-        }
-    };
-    Reason { code: changed.code().to_owned(), what: changed.to_string(), hint: hint.to_owned() }
-}

@@ -1,0 +1,98 @@
+//! How the normaliser answers rebalances: new partitions begin where the group left off, lost ones are committed first.
+
+use std::sync::{Mutex, PoisonError};
+
+use hashbrown::HashMap;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::WAIT;
+use crate::run::group::{self, Member, Rebalance};
+
+/// The input topics' consumer.
+pub(super) type Consumer = BaseConsumer<Member<ByCommit>>;
+
+/// What a rebalance brought.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Topics and partitions that are ours now, with the metadata of their committed offsets.
+    Assigned(Vec<(String, i32, String)>),
+    /// Those that are no longer ours.
+    Revoked(Vec<(String, i32)>),
+}
+
+/// Knows what stands to be committed of each partition.
+#[derive(Default)]
+pub(super) struct ByCommit {
+    standing: Mutex<HashMap<(String, i32), (i64, String)>>,
+}
+
+impl Rebalance for ByCommit {
+    type Event = Event;
+
+    fn answer(&self, consumer: &Consumer, assigned: bool, partitions: &mut TopicPartitionList) -> Event {
+        if assigned {
+            let assigned = begin(consumer, partitions).unwrap_or_else(|error| {
+                tracing::warn!(%error, "committed offsets cannot be read, giving the partitions back");
+                Vec::new()
+            });
+            if let Err(error) = consumer.incremental_assign(partitions) {
+                tracing::warn!(%error, "assignment failed");
+            }
+            return Event::Assigned(assigned);
+        }
+        let names = group::names(partitions);
+        self.commit(consumer, &names);
+        if let Err(error) = consumer.incremental_unassign(partitions) {
+            tracing::warn!(%error, "giving partitions back failed");
+        }
+        Event::Revoked(names)
+    }
+}
+
+impl ByCommit {
+    /// What stands now of a partition: committed when it goes to another owner.
+    pub(super) fn stand(&self, name: &(String, i32), offset: i64, metadata: String) {
+        let _ = self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), (offset, metadata));
+    }
+
+    /// Commits what stands for these partitions, waiting for the answer: they are about to go to another owner.
+    fn commit(&self, consumer: &Consumer, partitions: &[(String, i32)]) {
+        let mut list = TopicPartitionList::new();
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in partitions {
+            if let Some((offset, metadata)) = standing.remove(name) {
+                add(&mut list, name, offset, &metadata);
+            }
+        }
+        drop(standing);
+        if list.count() > 0 && !consumer.assignment_lost() {
+            // What is not committed is read again by the next owner, and recognised.
+            drop(consumer.commit(&list, CommitMode::Sync));
+        }
+    }
+}
+
+/// Sets the offsets of new partitions to the committed ones, or to the first record; returns them with their metadata.
+fn begin(consumer: &Consumer, partitions: &mut TopicPartitionList) -> Result<Vec<(String, i32, String)>, KafkaError> {
+    let committed = consumer.committed_offsets(partitions.clone(), WAIT)?;
+    let mut assigned = Vec::new();
+    for element in committed.elements() {
+        let (topic, partition) = (element.topic(), element.partition());
+        let offset = match element.offset() {
+            Offset::Offset(at) => Offset::Offset(at),
+            _ => Offset::Beginning,
+        };
+        partitions.set_partition_offset(topic, partition, offset)?;
+        assigned.push((topic.to_owned(), partition, element.metadata().to_owned()));
+    }
+    Ok(assigned)
+}
+
+/// Adds an offset with its metadata to a list.
+pub(super) fn add(list: &mut TopicPartitionList, (topic, partition): &(String, i32), offset: i64, metadata: &str) {
+    let mut element = list.add_partition(topic, *partition);
+    drop(element.set_offset(Offset::Offset(offset)));
+    element.set_metadata(metadata);
+}
