@@ -1,0 +1,288 @@
+//! Every type arrives exactly, as a value and as a key: the ends of its range, the odd values and random ones, and NULL.
+//!
+//! What a store refuses by name is left out; all else has to come back to the last digit.
+
+use std::collections::BTreeMap;
+
+use landfall::sink::Claim;
+use landfall_schemas::{Decimal, LogicalType, Value, decimal, row};
+
+use super::Store;
+use super::world::{Random, World, encode, encode_key, schema};
+
+/// Every type that a column can have, with sizes that stores treat differently.
+const TYPES: &[&str] = &[
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "decimal(1,0)",
+    "decimal(9,2)",
+    "decimal(18,18)",
+    "decimal(38,10)",
+    "decimal(76,38)",
+    "decimal(200,7)",
+    "numeric",
+    "text",
+    "bytes",
+    "uuid",
+    "date",
+    "time(0)",
+    "time(3)",
+    "time(6)",
+    "time(9)",
+    "timestamp(0)",
+    "timestamp(3)",
+    "timestamp(6)",
+    "timestamp(9)",
+    "timestamptz(0)",
+    "timestamptz(6)",
+    "timestamptz(9)",
+    "json",
+];
+
+/// Encoded values (union index included) of a type: its ends, the odd ones, and `count` random ones; what the store refuses is left out.
+fn samples(store: &Store<'_>, ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut add = |value: Value<'_>| {
+        let mut bytes = Vec::new();
+        if (store.refuse)(ty, &value).is_none() && row::put(ty, value, &mut bytes).is_ok() {
+            found.push(bytes);
+        }
+    };
+    let ints = [0, 1, -1, i64::from(i8::MIN), 127, 128, 255, i64::from(i16::MIN), 32_767, 65_535, i64::from(i32::MIN), 2_147_483_647, 4_294_967_295];
+    let wide = [i64::MIN, i64::MAX, 9_007_199_254_740_993, 946_684_800_000_000, -1_000_000, 253_402_300_799_999_999, 86_399_999_999, 86_400_000_000];
+    for v in ints.into_iter().chain(wide) {
+        add(Value::Int(v));
+        add(Value::Time(v));
+        add(Value::Timestamp(v));
+        for nanos in [1, 1_000] {
+            add(Value::Time(v.saturating_mul(nanos)));
+            add(Value::Timestamp(v.saturating_mul(nanos)));
+        }
+        add(Value::Date(v.clamp(i32::MIN.into(), i32::MAX.into()) as i32));
+    }
+    // 0001-01-01, 1582-10-15, 1900-01-01, 2299-12-31, 9999-12-31, and the year 0.
+    for days in [-719_162, -141_427, -25_567, 120_529, 2_932_896, -719_528] {
+        add(Value::Date(days));
+        add(Value::Timestamp(i64::from(days) * 86_400_000_000));
+    }
+    for v in [0, 1, u64::MAX, i64::MAX as u64 + 1] {
+        add(Value::UInt(v));
+    }
+    for v in [0.0, -0.0, 0.1, -1.5, f32::MIN, f32::MAX, f32::MIN_POSITIVE, 1.0e-45, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        add(Value::Float32(v));
+    }
+    for v in [0.0, -0.0, 0.1, 3.3, 1e-300, f64::MIN, f64::MAX, f64::MIN_POSITIVE, 5e-324, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        add(Value::Float64(v));
+    }
+    for text in ["0", "0.00", "1", "-1.28", "1.10", "99999999.99", "-0.000000000000000001", "12345678901234567890.1234567890", "-0.0001", "1E+40"] {
+        add_decimal(text, &mut add);
+    }
+    if let LogicalType::Decimal { precision, scale } = ty {
+        let nines = "9".repeat(precision as usize);
+        let (whole, fraction) = nines.split_at((precision - scale) as usize);
+        for sign in ["", "-"] {
+            add_decimal(&format!("{sign}{whole}.{fraction}"), &mut add);
+        }
+    }
+    add_decimal(&format!("-{}.{}", "9".repeat(70), "8".repeat(30)), &mut add);
+    let long = "long ".repeat(2000);
+    for text in ["", " ", "a", "NULL", "\\N", "tab\tline\nreturn\r", "quote ' \" \\ `", "ÄŐ日本\u{1F600}", "\u{1}\u{7f}\u{feff}", "a\0b", &long] {
+        add(Value::Text(text));
+        add(Value::Bytes(text.as_bytes()));
+    }
+    add(Value::Bytes(&[0, 1, 0xFE, 0xFF]));
+    for id in [[0; 16], [0xFF; 16], *b"0123456789abcdef"] {
+        add(Value::Uuid(id));
+    }
+    for text in
+        ["{}", "[]", "null", "true", "\"text\"", "{\"a\": 1.10, \"b\": [null, true]}", "{\"ab\": -12.5, \"é\": \"ü\\n\"}", "12345678901234567890.5"]
+    {
+        add(Value::Json(text));
+    }
+    add(Value::Bool(true));
+    add(Value::Bool(false));
+    for _ in 0..count {
+        add_random(ty, random, &mut add);
+    }
+    found
+}
+
+fn add_decimal(text: &str, add: &mut impl FnMut(Value<'_>)) {
+    let mut unscaled = Vec::new();
+    let scale = decimal::parse_into(text, &mut unscaled).expect(text);
+    add(Value::Decimal(Decimal { unscaled: &unscaled, scale }));
+}
+
+fn add_random(ty: LogicalType, random: &mut Random, add: &mut impl FnMut(Value<'_>)) {
+    let bits = random.next();
+    // All sizes are as likely, or every number would be a huge one.
+    let int = (bits as i64) >> random.below(64);
+    match ty {
+        LogicalType::Float32 => add(Value::Float32(f32::from_bits(bits as u32))),
+        LogicalType::Float64 => add(Value::Float64(f64::from_bits(bits))),
+        LogicalType::UInt64 => add(Value::UInt(bits >> random.below(64))),
+        LogicalType::Decimal { .. } | LogicalType::Numeric => {
+            let digits: String = (0..=random.below(40)).map(|_| char::from(b'0' + random.below(10) as u8)).collect();
+            let point = random.below(digits.len() as u64 + 1) as usize;
+            let sign = if bits & 1 == 0 { "-" } else { "" };
+            add_decimal(&format!("{sign}{}.{}", &digits[..point], &digits[point..]), add);
+        }
+        LogicalType::Text => {
+            let text: String =
+                (0..random.below(20)).filter_map(|_| char::from_u32(1 + (random.next() as u32 >> random.below(31)) % 0x11_0000)).collect();
+            add(Value::Text(&text));
+        }
+        LogicalType::Bytes => {
+            let bytes: Vec<u8> = (0..random.below(20)).map(|_| random.next() as u8).collect();
+            add(Value::Bytes(&bytes));
+        }
+        LogicalType::Uuid => add(Value::Uuid((u128::from(bits) << 64 | u128::from(random.next())).to_be_bytes())),
+        LogicalType::Json => add(Value::Json(&format!("{{\"n\": {int}, \"s\": [\"x\", {}]}}", bits.is_multiple_of(2)))),
+        LogicalType::Bool => add(Value::Bool(bits & 1 == 0)),
+        LogicalType::Date => add(Value::Date(random.below(100_000) as i32 - 20_000)),
+        LogicalType::Time { .. } => add(Value::Time(random.below(86_400_000_000) as i64)),
+        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } if ty.counts_nanos() => {
+            add(Value::Timestamp((int >> 12) * 1_000));
+            add(Value::Timestamp(int));
+        }
+        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => add(Value::Timestamp(int >> 8)),
+        _ => add(Value::Int(int)),
+    }
+}
+
+pub(super) fn every_type_arrives_exactly(store: &mut Store<'_>, name: &str) {
+    let names: Vec<String> = TYPES.iter().map(|t| format!("c {t}")).collect();
+    let columns: Vec<(&str, &str)> = std::iter::once(("id", "int64")).chain(names.iter().map(String::as_str).zip(TYPES.iter().copied())).collect();
+    let schema = schema(&columns, &["id"]);
+    let mut random = Random(7);
+    let samples: Vec<Vec<Vec<u8>>> = schema.columns()[1..].iter().map(|c| samples(store, c.ty, &mut random, 300)).collect();
+    for (column, samples) in schema.columns()[1..].iter().zip(&samples) {
+        assert!(samples.len() > 1, "the store holds nothing of {}", column.ty);
+    }
+    let rows = samples.iter().map(Vec::len).max().unwrap_or(0);
+    let mut world = World::new(store, name, schema.clone());
+    let claim = world.claim(0);
+    // First every value in its turn, then each value where another was, then NULL everywhere.
+    let mut next = claim.next;
+    for (turn, shift) in [0, 1, usize::MAX].into_iter().enumerate() {
+        let changes: Vec<_> = (0..rows as i64)
+            .map(|id| {
+                let mut key = Vec::new();
+                row::put_plain(LogicalType::Int64, Value::Int(id), &mut key).expect("fits");
+                let mut row = vec![2];
+                row.extend(&key);
+                for samples in &samples {
+                    match shift {
+                        usize::MAX => row.push(0),
+                        _ => row.extend(&samples[(id as usize + shift) % samples.len()]),
+                    }
+                }
+                (key, Some(row))
+            })
+            .collect();
+        let to = (turn as i64 + 1) * rows as i64;
+        world.try_land(0, Claim { next, ..claim }, to, &changes).expect("lands");
+        next = Some(to);
+        world.check(store);
+    }
+}
+
+pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &str) {
+    let mut random = Random(11);
+    for (at, text) in TYPES.iter().enumerate() {
+        let ty: LogicalType = text.parse().expect(text);
+        if ty.is_float() || ty == LogicalType::Json {
+            continue;
+        }
+        let schema = schema(&[("v", "text"), ("k", text)], &["k"]);
+        let mut world = World::new(store, &format!("{name}_{at}"), schema);
+        let claim = world.claim(0);
+        let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for sample in samples(store, ty, &mut random, 20) {
+            // One sample a canonical value: 1.0 and 1.00 are one key. Long keys are another rule.
+            let mut canonical = Vec::new();
+            let value = row::read(ty, &mut landfall_schemas::wire::Reader::new(&sample)).expect("our own value");
+            landfall_schemas::key::encode(ty, value, &mut canonical).expect("a key");
+            if sample.len() < 1000 {
+                let _ = keys.entry(canonical).or_insert(sample);
+            }
+        }
+        let change = |sample: &Vec<u8>, text: Option<&str>| {
+            let mut row = Vec::new();
+            row::put(LogicalType::Text, text.map_or(Value::Null, Value::Text), &mut row).expect("fits");
+            row.extend(sample);
+            (sample[1..].to_vec(), text.map(|_| row))
+        };
+        let all: Vec<_> = keys.values().map(|s| change(s, Some("one"))).collect();
+        world.try_land(0, claim, 100, &all).unwrap_or_else(|e| panic!("{text}: {e}"));
+        world.check(store);
+        let some: Vec<_> = keys.values().enumerate().map(|(i, s)| change(s, [None, Some("two"), Some("three")][i % 3])).collect();
+        world.try_land(0, Claim { next: Some(100), ..claim }, 200, &some).unwrap_or_else(|e| panic!("{text}: {e}"));
+        world.check(store);
+    }
+}
+
+pub(super) fn a_key_of_several_columns_in_another_order(store: &mut Store<'_>, name: &str) {
+    let schema = schema(&[("v", "text"), ("a", "int32"), ("b", "text"), ("c", "date")], &["c", "a", "b"]);
+    let mut world = World::new(store, name, schema.clone());
+    let claim = world.claim(0);
+    let change = |a: i64, b: &str, c: i32, v: Option<&str>| {
+        let values = [v.map_or(Value::Null, Value::Text), Value::Int(a), Value::Text(b), Value::Date(c)];
+        (encode_key(&schema, &values), v.map(|_| encode(&schema, &values)))
+    };
+    let first = [change(1, "x", 1, Some("1")), change(1, "x", 2, Some("2")), change(2, "x", 1, Some("3")), change(1, "y", 1, Some("4"))];
+    world.try_land(0, claim, 4, &first).expect("lands");
+    world.check(store);
+    let second = [change(1, "x", 1, None), change(2, "x", 1, Some("3b")), change(1, "y", 2, None)];
+    world.try_land(0, Claim { next: Some(4), ..claim }, 8, &second).expect("lands");
+    world.check(store);
+}
+
+pub(super) fn a_table_that_is_all_key(store: &mut Store<'_>, name: &str) {
+    let schema = schema(&[("a", "int32"), ("b", "text")], &["a", "b"]);
+    let mut world = World::new(store, name, schema.clone());
+    let claim = world.claim(0);
+    let change = |a: i64, b: &str, live: bool| {
+        let values = [Value::Int(a), Value::Text(b)];
+        (encode_key(&schema, &values), live.then(|| encode(&schema, &values)))
+    };
+    world.try_land(0, claim, 3, &[change(1, "x", true), change(1, "y", true)]).expect("lands");
+    world.try_land(0, Claim { next: Some(3), ..claim }, 6, &[change(1, "x", true), change(1, "y", false), change(2, "z", true)]).expect("lands");
+    world.check(store);
+}
+
+pub(super) fn changes_that_an_equals_sign_does_not_see(store: &mut Store<'_>, name: &str) {
+    let schema = schema(&[("id", "int32"), ("f", "float64"), ("g", "float32"), ("n", "numeric"), ("j", "json"), ("t", "text")], &["id"]);
+    let mut world = World::new(store, name, schema.clone());
+    let claim = world.claim(0);
+    let row = |f: f64, g: f32, unscaled: &[u8], scale: i32, j: &str, t: &str| {
+        let number = Value::Decimal(Decimal { unscaled, scale });
+        let values = [Value::Int(1), Value::Float64(f), Value::Float32(g), number, Value::Json(j), Value::Text(t)];
+        (encode_key(&schema, &values), Some(encode(&schema, &values)))
+    };
+    let steps = [
+        row(0.0, 0.0, &[10], 1, "{\"a\": 1.0}", "x"),
+        row(-0.0, 0.0, &[10], 1, "{\"a\": 1.0}", "x"),
+        row(-0.0, -0.0, &[10], 1, "{\"a\": 1.0}", "x"),
+        row(-0.0, -0.0, &[100], 2, "{\"a\": 1.0}", "x"),
+        row(-0.0, -0.0, &[100], 2, "{\"a\": 1.00}", "x"),
+        row(-0.0, -0.0, &[100], 2, "{\"a\": 1.00}", "x "),
+        row(f64::NAN, -0.0, &[1], 0, "null", "X"),
+    ];
+    let mut next = claim.next;
+    for (at, step) in steps.into_iter().enumerate() {
+        let to = at as i64 + 1;
+        world.try_land(0, Claim { next, ..claim }, to, &[step]).expect("lands");
+        next = Some(to);
+        world.check(store);
+    }
+}
