@@ -1,0 +1,72 @@
+//! The rules of every sink, over Postgres, and how a table is read back.
+//!
+//! Floats, dates and times are asked for as numbers and bytes, so that no text of the server's stands between.
+
+use landfall::sink::{Sink, Target};
+use landfall_schemas::store::postgres;
+use landfall_schemas::{LogicalType, Value};
+
+use super::{Admin, Home, quoted};
+use crate::conformance::{Rows, run};
+
+#[test]
+fn postgres_conforms() {
+    let home = Home::new("conformance");
+    let mut make = || Box::new(home.sink()) as Box<dyn Sink>;
+    let mut read = |target: &Target| home.read(target);
+    run(&mut make, &mut read, postgres::refuse);
+    home.assert_no_open_transaction();
+}
+
+/// The live rows of a replica as `Value::write_text` writes them; floats and times are taken as numbers, so that no text of
+/// the server's stands between.
+pub(super) fn read(admin: &Admin, schema: &str, target: &Target) -> Rows {
+    let names = postgres::column_names(&target.schema).expect("names");
+    let columns: Vec<String> = names
+        .iter()
+        .zip(target.schema.columns())
+        .map(|(name, column)| {
+            let name = quoted(name);
+            match column.ty {
+                LogicalType::Float32 => format!("encode(float4send({name}), 'hex')"),
+                LogicalType::Float64 => format!("encode(float8send({name}), 'hex')"),
+                LogicalType::Bytes => format!("encode({name}, 'hex')"),
+                LogicalType::Date => format!("({name} - DATE '1970-01-01')::text"),
+                LogicalType::Time { .. } => format!("(extract(epoch FROM {name}) * 1000000)::bigint::text"),
+                // `extract` rounds at the far end of the calendar.
+                LogicalType::Timestamp { .. } => format!("encode(timestamp_send({name}), 'hex')"),
+                LogicalType::TimestampTz { .. } => format!("encode(timestamptz_send({name}), 'hex')"),
+                _ => format!("{name}::text"),
+            }
+        })
+        .collect();
+    let sql = format!("SELECT {} FROM {}.{}", columns.join(", "), quoted(schema), quoted(&target.table));
+    let mut rows = admin.rows(&sql);
+    for row in &mut rows {
+        for (text, column) in row.iter_mut().zip(target.schema.columns()) {
+            if let Some(text) = text {
+                *text = canonical(column.ty, text);
+            }
+        }
+    }
+    rows
+}
+
+fn canonical(ty: LogicalType, text: &str) -> String {
+    let mut out = String::new();
+    let nanos = if ty.counts_nanos() { 1000 } else { 1 };
+    let value = match ty {
+        LogicalType::Float32 => Value::Float32(f32::from_bits(u32::from_str_radix(text, 16).expect("bits"))),
+        LogicalType::Float64 => Value::Float64(f64::from_bits(u64::from_str_radix(text, 16).expect("bits"))),
+        LogicalType::Date => Value::Date(text.parse().expect("days")),
+        LogicalType::Time { .. } => Value::Time(text.parse::<i64>().expect("micros") * nanos),
+        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => {
+            // Micros since 2000-01-01.
+            let micros = u64::from_str_radix(text, 16).expect("bits").cast_signed() + 946_684_800_000_000;
+            Value::Timestamp(micros * nanos)
+        }
+        _ => return text.to_owned(),
+    };
+    value.write_text(ty, &mut out);
+    out
+}
