@@ -38,6 +38,7 @@ pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("open_with_a_higher_build_puts_it_in_force", replicas::open_with_a_higher_build_puts_it_in_force),
     ("open_with_a_lower_build_is_refused", replicas::open_with_a_lower_build_is_refused),
     ("prepare_may_be_repeated", replicas::prepare_may_be_repeated),
+    ("prepare_by_several_at_once_makes_one_table", replicas::prepare_by_several_at_once_makes_one_table),
     ("prepare_widens_by_nullable_columns", replicas::prepare_widens_by_nullable_columns),
     ("claim_raises_the_fence_and_reads_k", cursors::claim_raises_the_fence_and_reads_k),
     ("claim_of_a_superseded_build_is_refused", cursors::claim_of_a_superseded_build_is_refused),

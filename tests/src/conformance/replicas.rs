@@ -3,7 +3,7 @@
 //! A build is all that tells the rows of before from those of now, and a table of somebody else's is never touched.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use landfall::sink::{Batch, Claim, Delta, Kind, Opened, Target, version};
 use landfall_schemas::{Column, TableSchema, Value};
@@ -68,6 +68,30 @@ pub(super) fn prepare_may_be_repeated(store: &mut Store<'_>, name: &str) {
     world.check(store);
     world.land(0, &mut claim, 6, &[(1, Some("b"))]);
     world.check(store);
+}
+
+/// A lander has several workers for a store, and prepares a new table from each partition that has rows for it.
+pub(super) fn prepare_by_several_at_once_makes_one_table(store: &mut Store<'_>, name: &str) {
+    for round in 0..3 {
+        let (replica, table) = (format!("store.{name}.{round}"), format!("t_{name}_{round}"));
+        let build = (store.make)().open(&replica, &table, None).expect("opens").build;
+        let target = Target { replica, table, build, generation: 1, schema: plain() };
+        let mut sinks: Vec<_> = (0..4).map(|_| (store.make)()).collect();
+        let together = Barrier::new(sinks.len());
+        std::thread::scope(|scope| {
+            for (partition, sink) in (0..).zip(&mut sinks) {
+                let (target, together) = (&target, &together);
+                scope.spawn(move || {
+                    assert_eq!(sink.open(&target.replica, &target.table, Some(target.build)).expect("opens").build, target.build);
+                    let _ = together.wait();
+                    // Whoever finds others in the way may say so, and is asked again.
+                    let prepared = (0..20).map(|_| sink.prepare(target)).find(|p| p.as_ref().err().is_none_or(|e| e.kind != Kind::Unavailable));
+                    prepared.expect("comes to rest").expect("prepares");
+                    assert_eq!(sink.claim(target, partition).expect("claims").next, None);
+                });
+            }
+        });
+    }
 }
 
 pub(super) fn prepare_widens_by_nullable_columns(store: &mut Store<'_>, name: &str) {

@@ -2,18 +2,16 @@
 //!
 //! What was acknowledged stays, and whether the rest landed is told by `K` alone.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use landfall::sink::clickhouse::{ClickHouseSink, Options};
 use landfall::sink::{Batch, Claim, Kind, Sink as _, Target, version};
 use landfall_schemas::Value;
 
-use super::{REPLICA, Store, batch, begin, kind, late_cursor, push, simple, variable};
+use super::{REPLICA, Store, Way, batch, begin, kind, late_cursor, proxy, push, simple, variable};
 use crate::conformance::Random;
 
 #[test]
@@ -30,51 +28,22 @@ fn a_wrong_password_is_a_login_refused() {
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    ToServer,
-    ToClient,
-}
-
 /// A proxy that passes `budget` bytes one way, then does `act` and cuts the connection; what comes after that passes.
 fn cutting_proxy(store: &Store, way: Way, budget: u64, act: impl Fn() + Send + Sync + 'static) -> String {
-    let server = store.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let cut = Arc::new((AtomicU64::new(budget), act));
-    std::thread::spawn(move || {
-        for client in listener.incoming() {
-            let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else { return };
-            let both = [(Way::ToServer, &client, &server), (Way::ToClient, &server, &client)];
-            for (direction, from, to) in both {
-                let (mut from, mut to) = (from.try_clone().expect("a clone"), to.try_clone().expect("a clone"));
-                let cut = cut.clone();
-                std::thread::spawn(move || {
-                    let (left, act) = &*cut;
-                    let mut buffer = [0; 16 << 10];
-                    while let Ok(n @ 1..) = from.read(&mut buffer) {
-                        let before = if direction == way { left.load(Ordering::SeqCst) } else { 0 };
-                        if before > 0 && n as u64 >= before {
-                            drop(to.write_all(&buffer[..before as usize]));
-                            left.store(0, Ordering::SeqCst);
-                            act();
-                            break;
-                        }
-                        if before > 0 {
-                            left.store(before - n as u64, Ordering::SeqCst);
-                        }
-                        if to.write_all(&buffer[..n]).is_err() {
-                            break;
-                        }
-                    }
-                    drop(from.shutdown(Shutdown::Both));
-                    drop(to.shutdown(Shutdown::Both));
-                });
-            }
+    let left = AtomicU64::new(budget);
+    proxy(store, move |direction, bytes, to| {
+        let before = if direction == way { left.load(Ordering::SeqCst) } else { 0 };
+        if before > 0 && bytes.len() as u64 >= before {
+            drop(to.write_all(&bytes[..before as usize]));
+            left.store(0, Ordering::SeqCst);
+            act();
+            return false;
         }
-    });
-    url
+        if before > 0 {
+            left.store(before - bytes.len() as u64, Ordering::SeqCst);
+        }
+        to.write_all(bytes).is_ok()
+    })
 }
 
 fn big(target: &Target, claim: Claim, from: i64, next: i64) -> Batch {

@@ -13,6 +13,8 @@ mod speed;
 mod tables;
 mod values;
 
+use std::io::Read as _;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use landfall::sink::clickhouse::{ClickHouseSink, Options};
@@ -80,6 +82,41 @@ impl Store {
     fn ask(&self, statement: &str) -> String {
         self.sql(&statement.replace("{db}", &self.database))
     }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    ToServer,
+    ToClient,
+}
+
+/// A proxy that leaves it to `pass` to hand bytes on; false cuts the connection.
+fn proxy(store: &Store, pass: impl Fn(Way, &[u8], &mut TcpStream) -> bool + Send + Sync + 'static) -> String {
+    let server = store.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let pass = Arc::new(pass);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else { return };
+            for (way, from, to) in [(Way::ToServer, &client, &server), (Way::ToClient, &server, &client)] {
+                let (mut from, mut to) = (from.try_clone().expect("a clone"), to.try_clone().expect("a clone"));
+                let pass = pass.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 16 << 10];
+                    while let Ok(n @ 1..) = from.read(&mut buffer) {
+                        if !pass(way, &buffer[..n], &mut to) {
+                            break;
+                        }
+                    }
+                    drop(from.shutdown(Shutdown::Both));
+                    drop(to.shutdown(Shutdown::Both));
+                });
+            }
+        }
+    });
+    url
 }
 
 fn target(schema: Arc<TableSchema>, build: u16) -> Target {

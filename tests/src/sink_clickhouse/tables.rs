@@ -2,10 +2,14 @@
 //!
 //! No row or cursor of an earlier build or of anybody else counts, however it came back.
 
+use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+
 use landfall::sink::{Claim, Kind, Sink as _, Target, version};
 use landfall_schemas::{Decimal, Value};
 
-use super::{REPLICA, Store, batch, begin, kind, late_cursor, live, push, rows, simple, target};
+use super::{REPLICA, Store, Way, batch, begin, kind, late_cursor, live, proxy, push, rows, simple, target};
 use crate::conformance::schema;
 
 #[test]
@@ -40,6 +44,48 @@ fn a_table_that_is_not_ours_is_left_alone() {
     let other = Target { replica: "warehouse.u".to_owned(), table: "u".to_owned(), build: opened.build, ..target };
     assert_eq!(kind(sink.prepare(&other)), Kind::TableExists);
     assert_eq!(store.ask("SELECT engine FROM system.tables WHERE database = '{db}' AND name = 'u_live'"), "MergeTree");
+}
+
+/// Two workers of one lander prepare a new table: between any two steps of the one stands the whole work of the other.
+#[test]
+fn one_prepares_between_any_two_steps_of_another() {
+    let store = Store::new("between");
+    store.ask("CREATE DATABASE {db} ENGINE = Atomic");
+    let mut step = 0;
+    let mut met = true;
+    while met {
+        step += 1;
+        // Where somebody has the name at `open`, it is not remembered as the replica's until `prepare`.
+        store.ask(&format!("CREATE TABLE {{db}}.t{step} (id Int64) ENGINE = MergeTree ORDER BY id"));
+        let (replica, table) = (format!("warehouse.t{step}"), format!("t{step}"));
+        let mut quick = store.sink();
+        let build = quick.open(&replica, &table, None).expect("open").build;
+        store.ask(&format!("DROP TABLE {{db}}.t{step} SYNC"));
+        let target = Target { replica, table, ..target(simple(), build) };
+        let (left, other) = (AtomicUsize::new(step), (Mutex::new(quick), target.clone()));
+        let (sender, receiver) = mpsc::channel();
+        let url = proxy(&store, move |way, bytes, to| {
+            if way == Way::ToServer && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)) == Ok(1) {
+                let prepared = other.0.lock().map(|mut quick| quick.prepare(&other.1));
+                drop(sender.send(prepared.expect("no panic")));
+            }
+            to.write_all(bytes).is_ok()
+        });
+        let mut slow = store.sink_at(&url);
+        if let Err(error) = slow.prepare(&target) {
+            assert_eq!(error.kind, Kind::Unavailable, "step {step}: {error}");
+            slow.prepare(&target).expect("nobody is in the way any more");
+        }
+        met = match receiver.try_recv() {
+            Ok(prepared) => {
+                prepared.expect("the other prepares");
+                true
+            }
+            Err(_) => false,
+        };
+        assert_eq!(slow.claim(&target, 0).expect("claim").next, None, "step {step}");
+    }
+    assert!(step > 8, "only {step} steps");
 }
 
 #[test]

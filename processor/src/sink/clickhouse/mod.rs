@@ -44,8 +44,8 @@ use self::sql::{CursorRow, NO_IDENTITY, Statements};
 use super::{Batch, Claim, Cursor, Error, Kind, Opened, Sink, Target};
 use crate::fault;
 
-/// Attempts to make the view agree with the table while others change it.
-const VIEW_ATTEMPTS: usize = 5;
+/// Attempts to see a table at rest, or to make the view agree with it, while others change it.
+const ATTEMPTS: usize = 5;
 
 /// A ClickHouse server as a sink.
 pub struct ClickHouseSink {
@@ -120,6 +120,22 @@ impl ClickHouseSink {
         Ok(catalogue)
     }
 
+    /// What is remembered of a replica and what is there, both of one moment: between the steps of somebody who is making the table, a look at
+    /// one after the other would show it as nobody's or as lost.
+    fn seen(&self, replica: &str, table: &str) -> Result<(History, Catalogue), Error> {
+        let mut history = self.history(replica)?;
+        for _ in 0..ATTEMPTS {
+            let catalogue = self.catalogue(table)?;
+            // Rows are only ever added, so as many are the same ones.
+            let count = history.0.len();
+            history = self.history(replica)?;
+            if history.0.len() == count {
+                return Ok((history, catalogue));
+            }
+        }
+        Err(changing(table))
+    }
+
     fn remember(&self, replica: &str, row: &Remembered) -> Result<(), Error> {
         self.connection.execute(&sql::remember(self.connection.database(), replica, row), "remembering the replica", STATEMENT)
     }
@@ -141,10 +157,9 @@ impl ClickHouseSink {
     /// afterwards decides, not what was asked for.
     fn show(&self, replica: &str, table: &str, build: u16) -> Result<(), Error> {
         let mut build = build;
-        for _ in 0..VIEW_ATTEMPTS {
-            let history = self.history(replica)?;
+        for _ in 0..ATTEMPTS {
+            let (history, catalogue) = self.seen(replica, table)?;
             build = history.build().unwrap_or(build).max(build);
-            let catalogue = self.catalogue(table)?;
             if matches!(standing(&history, &catalogue, replica, table, build), Standing::Absent | Standing::Foreign)
                 || catalogue.table(table).is_none()
             {
@@ -163,7 +178,7 @@ impl ClickHouseSink {
             }
             self.connection.execute(&sql::create_view(self.connection.database(), table, replica, build, &columns), "making the view", DEFINITION)?;
         }
-        Err(Error::new(Kind::Unavailable, format!("the view of table {table:?} is being changed by others")))
+        Err(changing(table))
     }
 
     fn try_open(&mut self, replica: &str, table: &str, build: Option<u16>) -> Result<Opened, Error> {
@@ -201,17 +216,16 @@ impl ClickHouseSink {
             store::clickhouse::column_name(&column.name).map_err(|e| Error::new(Kind::Unsupported, format!("table {:?}: {e}", target.table)))?;
         }
         let Target { replica, table, build, .. } = target;
-        let mut history = self.history(replica)?;
+        let (mut history, mut catalogue) = self.seen(replica, table)?;
         self.in_force(target, history.build())?;
         if history.0.iter().any(|r| r.build == *build && r.identity != NO_IDENTITY && r.generation != target.generation) {
             return Err(self.raised(target, &history, "another generation has been landed")?);
         }
-        let mut catalogue = self.catalogue(table)?;
         if catalogue.table(table).is_none() && !history.names(table) {
             // Named before it is made: a crash in between leaves a table that is known as ours by its comment and this row.
             let row = Remembered { table: table.clone(), ..self.next_row(&history, target, NO_IDENTITY, String::new()) };
             self.remember(replica, &row)?;
-            history.0.push(row);
+            (history, catalogue) = self.seen(replica, table)?;
         }
         let mut earlier = false;
         match standing(&history, &catalogue, replica, table, *build) {
@@ -232,7 +246,7 @@ impl ClickHouseSink {
                 self.connection.wait("making the table", DEFINITION, request)?;
                 catalogue = self.catalogue(table)?;
                 if standing(&history, &catalogue, replica, table, *build) != Standing::Current {
-                    return Err(Error::new(Kind::Unavailable, format!("table {table:?} is being changed by others")));
+                    return Err(changing(table));
                 }
             }
         }
@@ -463,6 +477,10 @@ impl Sink for ClickHouseSink {
         });
         self.connection.after(rebuilt)
     }
+}
+
+fn changing(table: &str) -> Error {
+    Error::new(Kind::Unavailable, format!("table {table:?} or its view is being changed by others"))
 }
 
 /// A number that differs between calls and between processes: the standard library seeds its hashers from the system's randomness.
