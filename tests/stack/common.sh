@@ -65,6 +65,8 @@ spawn() {
   shift 2
   setsid "$@" > "$log" 2>&1 < /dev/null 9>&- &
   echo $! > "$RUN/$service/pid"
+  # Until the child has become the program, its command line is still this script's, by which nobody would know it.
+  while cmp -s "/proc/$!/cmdline" "/proc/$BASHPID/cmdline"; do sleep 0.01; done
 }
 
 # Waits until a killed process has let go of its port and locks: its command line is gone at once, its last thread a moment later.
