@@ -220,21 +220,18 @@ pub enum Evolution {
 }
 
 impl Evolution {
-    /// The stable code of a change that a generation cannot follow, and what changed, for people. Nothing where columns are only added.
-    pub fn refusal(&self, table: &str) -> Option<(&'static str, String)> {
+    /// The stable code of a change that a generation cannot follow, and what changed, for people.
+    pub fn refusal(&self, table: &str) -> (&'static str, String) {
         match self {
             Self::TypeChanged { column, from, to } => {
-                Some(("schema.type_changed", format!("column {column:?} of table {table:?} changed from {from} to {to}, which is not supported yet")))
+                ("schema.type_changed", format!("column {column:?} of table {table:?} changed from {from} to {to}, which is not supported yet"))
             }
             Self::KeyChanged { from, to } => {
-                let what = format!("the key of table {table:?} changed from ({}) to ({})", from.join(", "), to.join(", "));
-                Some(("schema.key_type_changed", what))
+                ("schema.key_type_changed", format!("the key of table {table:?} changed from ({}) to ({})", from.join(", "), to.join(", ")))
             }
-            Self::Covers { missing, .. } if !missing.is_empty() => {
-                let what = format!("table {table:?} lost column {}, which is not supported yet", missing.join(", "));
-                Some(("schema.column_dropped", what))
+            Self::Covers { missing, .. } => {
+                ("schema.column_dropped", format!("table {table:?} lost column {}, which is not supported yet", missing.join(", ")))
             }
-            Self::Covers { .. } => None,
         }
     }
 }

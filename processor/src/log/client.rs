@@ -143,7 +143,7 @@ mod tests {
     fn what_the_operator_sets_has_its_effect() {
         let kafka = plan(
             "client.id: mine, linger.ms: 50, compression.codec: zstd, fetch.wait.max.ms: 500, max.partition.fetch.bytes: 4096, \
-             session.timeout.ms: 30000, reconnect.backoff.max.ms: 7, message.max.bytes: 4096, queued.max.messages.kbytes: 2048",
+             session.timeout.ms: 30000, reconnect.backoff.max.ms: 7, message.max.bytes: 65536, queued.max.messages.kbytes: 2048",
         );
         let (producer, member) = (producer(&kafka), member(&kafka, "g"));
         let set = |config: &ClientConfig, name: &str| config.get(name).map(str::to_owned);
@@ -152,7 +152,7 @@ mod tests {
             (&producer, "linger.ms", Some("50")),
             (&producer, "compression.codec", Some("zstd")),
             (&producer, "compression.type", None),
-            (&producer, "message.max.bytes", Some("4096")),
+            (&producer, "message.max.bytes", Some("65536")),
             (&producer, "reconnect.backoff.max.ms", Some("7")),
             (&member, "fetch.wait.max.ms", Some("500")),
             (&member, "max.partition.fetch.bytes", Some("4096")),

@@ -197,7 +197,8 @@ impl Session<'_> {
     }
 
     fn is_waiting(&self) -> bool {
-        self.owned.values().any(|o| o.core.outstanding() > 0)
+        // The record at which a partition stopped stays open for good.
+        self.owned.values().any(|o| !o.stopped && o.core.outstanding() > 0)
     }
 
     /// What rebalances brought.
@@ -205,6 +206,7 @@ impl Session<'_> {
         for event in self.member.take_events() {
             self.shared.observer.rebalanced();
             match event {
+                Event::Failed(error) => return Err(error.into()),
                 Event::Revoked(names) => {
                     for name in names {
                         if let Some(slot) = self.by_name.remove(&name) {
@@ -287,17 +289,20 @@ impl Session<'_> {
                     && let Err(changed) = owned.core.shape.judge(changes.fingerprint, changes.schema, sequence)
                 {
                     // The record stays open, so nothing is committed past it.
-                    let (code, what) = changed.refusal(changes.schema.table()).unwrap_or(("schema.changed", "its columns changed".to_owned()));
+                    let (code, what) = changed.refusal(changes.schema.table());
                     return self.stop_table(consumer, slot, offset, code, &what, SCHEMA_HINT);
                 }
                 by_offset = changes.by_offset && !input.pinned.by_offset;
                 let moved = changes.moved();
                 let mut items: smallvec::SmallVec<[Item<'_>; 2]> = smallvec::SmallVec::new();
                 for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change])) {
-                    owned.changes[Op::ALL.iter().position(|op| *op == keyed.change.op).unwrap_or_default()] += 1;
                     items.push(Item { ordinal, key: Some(keyed.key), change: &keyed.change });
                 }
-                Ok(owned.core.process(token, offset, changes.fingerprint, &items, now, &mut self.outbox))
+                let outcome = owned.core.process(token, offset, changes.fingerprint, &items, now, &mut self.outbox);
+                if outcome == Outcome::Produced {
+                    items.iter().for_each(|i| owned.changes[Op::ALL.iter().position(|op| *op == i.change.op).unwrap_or_default()] += 1);
+                }
+                Ok(outcome)
             }
             Err(reject) => Err(reject),
         };
@@ -456,9 +461,13 @@ impl Session<'_> {
             let value = serde_json::to_vec(&letter).unwrap_or_default();
             let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
             let number = slot << TOKEN_BITS | token as usize;
-            // A letter is bounded, so it always fits: only a full queue makes it wait.
-            while self.producer.send(record, number)? != Sent::Queued {
-                self.take_acks(Duration::from_millis(100))?;
+            loop {
+                match self.producer.send(record, number)? {
+                    Sent::Queued => break,
+                    Sent::Full => self.take_acks(Duration::from_millis(100))?,
+                    // A letter is bounded below what any producer may be limited to.
+                    Sent::TooLarge => return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge).into()),
+                }
             }
             self.shared.observer.dead_letter(&letter);
         }

@@ -44,8 +44,8 @@ const ALLOWED: &[(&str, Takes)] = &[
     ("linger.ms", Takes::Number(0, 60_000)),
     ("max.partition.fetch.bytes", Takes::Number(1_024, 256 * MIB)),
     ("max.poll.interval.ms", Takes::Number(10_000, 86_400_000)),
-    // Above this the log's topics would refuse what the producer takes.
-    ("message.max.bytes", Takes::Number(1_024, 100_000_000)),
+    // Below this a dead letter might not fit; above it the log's topics would refuse what the producer takes.
+    ("message.max.bytes", Takes::Number(65_536, 100_000_000)),
     ("metadata.max.age.ms", Takes::Number(1_000, 86_400_000)),
     ("queue.buffering.max.kbytes", Takes::Number(1_024, 1_048_576)),
     ("queued.max.messages.kbytes", Takes::Number(1_024, 1_048_576)),

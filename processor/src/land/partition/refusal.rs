@@ -100,6 +100,6 @@ impl Letter {
 
 /// The stop that a change of the table's columns comes to.
 pub(super) fn refused(evolution: &Evolution, schema: &TableSchema) -> Stop {
-    let (code, what) = evolution.refusal(schema.table()).unwrap_or(("schema.changed", format!("the columns of table {:?} changed", schema.table())));
+    let (code, what) = evolution.refusal(schema.table());
     Stop::Schema { code, what }
 }

@@ -18,6 +18,8 @@ pub(super) type Consumer = BaseConsumer<Member<ByCommit>>;
 pub(super) enum Event {
     /// Topics and partitions that are ours now, with the metadata of their committed offsets.
     Assigned(Vec<(String, i32, String)>),
+    /// Where to begin is not known, or the client did not take them: the session ends, and the next one asks again.
+    Failed(KafkaError),
     /// Those that are no longer ours.
     Revoked(Vec<(String, i32)>),
 }
@@ -33,14 +35,10 @@ impl Rebalance for ByCommit {
 
     fn answer(&self, consumer: &Consumer, assigned: bool, partitions: &mut TopicPartitionList) -> Event {
         if assigned {
-            let assigned = begin(consumer, partitions).unwrap_or_else(|error| {
-                tracing::warn!(%error, "committed offsets cannot be read, giving the partitions back");
-                Vec::new()
-            });
-            if let Err(error) = consumer.incremental_assign(partitions) {
-                tracing::warn!(%error, "assignment failed");
-            }
-            return Event::Assigned(assigned);
+            // The client wants its answer whether or not it is known where to begin.
+            let begun = begin(consumer, partitions);
+            let taken = consumer.incremental_assign(partitions);
+            return begun.and_then(|assigned| taken.map(|()| assigned)).map_or_else(Event::Failed, Event::Assigned);
         }
         let names = group::names(partitions);
         self.commit(consumer, &names);
@@ -79,6 +77,7 @@ fn begin(consumer: &Consumer, partitions: &mut TopicPartitionList) -> Result<Vec
     let committed = consumer.committed_offsets(partitions.clone(), WAIT)?;
     let mut assigned = Vec::new();
     for element in committed.elements() {
+        element.error()?;
         let (topic, partition) = (element.topic(), element.partition());
         let offset = match element.offset() {
             Offset::Offset(at) => Offset::Offset(at),
