@@ -1,6 +1,7 @@
 //! When a batch lands: after a quiet moment, at the latest after a maximum delay, at once when it is full.
 //!
-//! `quiet` 0 never waits: what arrives during a landing goes together in the next. Times are durations since the process began, handed in
+//! `quiet` 0 waits for nothing to become quiet: what arrives during a landing goes together in the next, and small landings keep apart by what
+//! they cost ([`Debounce::pace`]). Times are durations since the process began, handed in
 //! from outside: this core has no clock (SEMANTICS.md D.2, Debounce).
 
 use std::time::Duration;

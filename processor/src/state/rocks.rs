@@ -19,10 +19,10 @@ use super::{Error, Slot, SlotName, State, Writes};
 /// Layout that this build writes and reads.
 pub const LAYOUT: u32 = 1;
 
-/// Memory of block cache and write buffers together, however many replicas there are: half of what a small host can spare.
+/// Memory of the block cache, and once more of the write buffers, however many replicas there are.
 pub const MEMORY_BYTES: usize = 64 << 20;
 
-/// One write buffer; four of them fit the budget beside the cache.
+/// One write buffer; there are four at most.
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 
 const META: &str = "meta";
