@@ -1,7 +1,7 @@
 //! The whole journey: the real program, from a source topic that is full into an empty store.
 //!
 //! The clock runs from the first record read to the last one landed: starting the process and joining its groups is no part of a rate. What
-//! lies in the store at the end is compared with what the workload must leave behind.
+//! lies in the store at the end, as number of rows and sum of ids, is compared with what the workload must leave behind.
 
 #![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind what measures it")]
 

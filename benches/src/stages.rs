@@ -12,7 +12,7 @@ use landfall::land::debounce::Debounce;
 use landfall::land::fold::Config;
 use landfall::land::partition::{LogBounds, Partition as LandPartition, Record as LogRecord, Settings, Step};
 use landfall::log::client;
-use landfall::log::producer::{Outgoing, Producer, Sent};
+use landfall::log::producer::{Outgoing, Producer};
 use landfall::log::topics::{Identity, Purpose, Topics};
 use landfall::normalise::partition::{Item, Partition};
 use landfall::normalise::{Destination, Outbox};
@@ -128,38 +128,15 @@ pub fn make_topic(kafka: &KafkaPlan, topic: &str) -> Result<()> {
     Ok(())
 }
 
-/// Hands records to the producer of the change log and waits until the broker has all of them.
-pub fn write<'a>(kafka: &KafkaPlan, records: impl Iterator<Item = Outgoing<'a>>) -> Result<usize> {
-    let producer = Producer::new(kafka)?;
-    let (mut sent, mut done, mut acks) = (0, 0, Vec::new());
-    for record in records {
-        while producer.send(record, sent)? != Sent::Queued {
-            producer.take_acks(&mut acks, Duration::from_millis(100))?;
-        }
-        sent += 1;
-        if acks.len() > 10_000 {
-            done += acks.len();
-            acks.clear();
-        }
-    }
-    let end = Instant::now() + WAIT;
-    while done + acks.len() < sent {
-        ensure!(Instant::now() < end, "the broker does not acknowledge");
-        producer.take_acks(&mut acks, Duration::from_millis(100))?;
-    }
-    Ok(sent)
-}
-
 /// Writes a log to its topic, partition after partition in turns, as the normaliser's records come.
 pub fn write_log(kafka: &KafkaPlan, topic: &str, log: &Log) -> Result<usize> {
     let mut cursors: Vec<_> = (0..log.partitions.len()).map(|p| log.partition(p)).collect();
     let records = std::iter::from_fn(move || {
-        let (partition, at) = cursors.iter().enumerate().max_by_key(|(_, c)| c.len())?;
-        let _ = at;
+        let (partition, _) = cursors.iter().enumerate().max_by_key(|(_, c)| c.len())?;
         let [key, value, origin] = cursors[partition].next()?;
         Some(Outgoing { topic, partition: partition as i32, key: Some(key), value, header: Some((provenance::HEADER, origin)) })
     });
-    write(kafka, records)
+    Ok(Producer::new(kafka)?.send_all(records, WAIT)?)
 }
 
 /// Writes the events to the source topic.
@@ -167,7 +144,7 @@ pub fn write_source(kafka: &KafkaPlan, topic: &str, workload: &Workload) -> Resu
     let records = (0..)
         .zip(&workload.partitions)
         .flat_map(|(partition, events)| events.iter().map(move |(key, value)| Outgoing { topic, partition, key: Some(key), value, header: None }));
-    write(kafka, records)
+    Ok(Producer::new(kafka)?.send_all(records, WAIT)?)
 }
 
 /// Reads a topic from its first record until so many came. Returns their bytes.

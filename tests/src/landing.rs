@@ -257,6 +257,30 @@ fn state_in_columns_of_another_order_is_folded_again() {
     assert_eq!(desk.rows(), [(1, [Some(b'y'), Some(b'b'), Some(b'c')])]);
 }
 
+/// Small changes of large rows: the batch is bounded by what it holds, not by what stood in the log.
+#[test]
+fn a_batch_ends_where_its_rows_weigh_enough() {
+    let mut bounded = settings(Config::upsert());
+    bounded.debounce.bytes_max = 2048;
+    let mut desk = Desk::with(bounded);
+    let _ = desk.claim(0, 70).expect("seventy records");
+    desk.push(0, &write(0, 1, b'a'), small::WHOLE);
+    // Updates that leave a column to their predecessors are kept with the key, which grows to more than the bound.
+    let letter = |offset: i64| b'a' + (offset % 26) as u8;
+    let update = |offset| Record { what: What::Write([Some(Some(letter(offset))), None, Some(None)]), ..write(offset, 1, b'x') };
+    for offset in 1..60 {
+        desk.push(offset, &update(offset), small::WHOLE);
+    }
+    desk.settle();
+    for offset in 60..70 {
+        desk.push(offset, &update(offset), small::WHOLE);
+    }
+    let mut landed = Vec::new();
+    desk.settle_with(&mut |core| landed.push(core.batch().next));
+    assert_eq!(landed, (61..=70).collect::<Vec<_>>(), "ten changes of some hundred bytes each, one at a time");
+    assert_eq!(desk.rows(), [(1, [Some(letter(69)), None, None])]);
+}
+
 #[test]
 fn the_end_of_a_snapshot_is_no_step_back() {
     let mut source = Source::new(small::TOPIC, small::source(0), 1, "");

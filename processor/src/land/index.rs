@@ -31,19 +31,20 @@ impl Arena {
 
     /// Copies bytes in.
     pub fn add(&mut self, bytes: &[u8]) -> Span {
-        let start = self.bytes.len() as u32;
+        let start = self.mark();
         self.bytes.extend_from_slice(bytes);
         self.since(start)
     }
 
     /// Length so far, to name what is appended after it with [`Self::since`].
     pub fn mark(&self) -> u32 {
-        self.bytes.len() as u32
+        // Beyond this a span would name other bytes: better no batch at all.
+        u32::try_from(self.bytes.len()).expect("a batch's keys and rows stay below 4 GiB")
     }
 
     /// Everything appended since a mark.
     pub fn since(&self, mark: u32) -> Span {
-        Span { start: mark, end: self.bytes.len() as u32 }
+        Span { start: mark, end: self.mark() }
     }
 
     /// Appends bytes that stand in this arena already.

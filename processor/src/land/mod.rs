@@ -7,6 +7,7 @@
 pub mod debounce;
 pub mod entry;
 pub mod fold;
+pub mod held;
 pub mod index;
 pub mod mapping;
 pub mod overlay;

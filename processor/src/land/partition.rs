@@ -116,7 +116,7 @@ struct Known {
 /// Counts since the last [`Partition::take_counts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Changes folded, by op in the order of [`Op::ALL`].
+    /// Changes folded, by op in the order of [`landfall_schemas::Op::ALL`].
     pub folded: [u64; 6],
     /// Repeats recognised by provenance.
     pub repeats: u64,
@@ -237,7 +237,7 @@ impl Partition {
 
     /// The next log offset that it wants to be given.
     pub fn next_wanted(&self) -> i64 {
-        self.buffer.records().last().map_or(self.meta.next, |r| r.offset + 1)
+        self.buffer.end().unwrap_or(self.meta.next)
     }
 
     /// `G`, where it moved and was not committed yet.
@@ -272,10 +272,15 @@ impl Partition {
         (self.buffer.waiting().len(), self.buffer.bytes.len())
     }
 
+    /// Stopped for good under this claim: what waits is let go of, so that it takes no memory from others.
+    pub fn abandon(&mut self) {
+        self.buffer.forget_waiting();
+    }
+
     /// True where fetching should pause: as much waits as two batches may hold.
     pub fn is_full(&self) -> bool {
         let d = &self.settings.debounce;
-        self.buffer.records().len() >= d.rows_max * 2 || self.buffer.bytes.len() >= d.bytes_max * 2
+        self.buffer.len() >= d.rows_max * 2 || self.buffer.bytes.len() >= d.bytes_max * 2
     }
 
     /// What was counted since the last call.

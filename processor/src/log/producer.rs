@@ -148,6 +148,30 @@ impl Producer {
         Ok(())
     }
 
+    /// Hands records over and waits until the broker has all of them. For a producer whose other records nobody waits for. Returns how many.
+    pub fn send_all<'a>(&self, records: impl IntoIterator<Item = Outgoing<'a>>, timeout: Duration) -> Result<usize, KafkaError> {
+        let deadline = Instant::now() + timeout;
+        let wait = |acks: &mut Vec<usize>| match Instant::now() < deadline {
+            true => self.take_acks(acks, Duration::from_millis(100)),
+            false => Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut)),
+        };
+        let (mut sent, mut acks) = (0, Vec::new());
+        for record in records {
+            loop {
+                match self.send(record, sent)? {
+                    Sent::Queued => break,
+                    Sent::Full => wait(&mut acks)?,
+                    Sent::TooLarge => return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge)),
+                }
+            }
+            sent += 1;
+        }
+        while acks.len() < sent {
+            wait(&mut acks)?;
+        }
+        Ok(sent)
+    }
+
     /// Hands a record over and waits until the broker has it. Other numbers that come back meanwhile stay for [`Self::take_acks`].
     pub fn send_and_wait(&self, record: Outgoing<'_>, number: usize, timeout: Duration) -> Result<(), KafkaError> {
         let deadline = Instant::now() + timeout;

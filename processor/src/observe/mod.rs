@@ -209,7 +209,13 @@ impl Observer {
     pub fn log_assigned(&self, replica: &str, partition: i32, owned: bool) {
         let mut status = self.lock();
         let partitions = &mut status.replicas.entry(replica.to_owned()).or_default().partitions;
-        if owned { drop(partitions.insert(partition, LogPartition::default())) } else { drop(partitions.remove(&partition)) }
+        if owned {
+            drop(partitions.insert(partition, LogPartition::default()));
+        } else {
+            drop(partitions.remove(&partition));
+            // What waits there is another owner's to tell.
+            metrics::gauge!("landfall_lag_records", "replica" => replica.to_owned(), "partition" => partition.to_string()).set(0.0);
+        }
     }
 
     /// How far a log partition is.
@@ -245,13 +251,16 @@ impl Observer {
     }
 
     /// A batch landed.
-    pub fn landed(&self, replica: &str, table: &str, counts: &Counts, rows: usize, took: Duration) {
+    pub fn landed(&self, replica: &str, table: &str, counts: &Counts, landing: Option<(usize, Duration)>) {
         let label = || replica.to_owned();
         metrics::counter!("landfall_rows_landed_total", "replica" => label(), "op" => "upsert").increment(counts.rows[0]);
         metrics::counter!("landfall_rows_landed_total", "replica" => label(), "op" => "delete").increment(counts.rows[1]);
         metrics::counter!("landfall_batches_landed_total", "replica" => label()).increment(counts.batches);
-        metrics::histogram!("landfall_land_seconds", "replica" => label()).record(took.as_secs_f64());
-        metrics::histogram!("landfall_batch_rows", "replica" => label()).record(rows as f64);
+        if let Some((rows, took)) = landing {
+            metrics::histogram!("landfall_land_seconds", "replica" => label()).record(took.as_secs_f64());
+            metrics::histogram!("landfall_batch_rows", "replica" => label()).record(rows as f64);
+            tracing::debug!(replica, rows, seconds = took.as_secs_f64(), "batch landed");
+        }
         self.ignored(table, "repeat", counts.repeats);
         let mut status = self.lock();
         let Some(r) = status.replicas.get_mut(replica) else { return };
@@ -263,7 +272,6 @@ impl Observer {
             r.freshness_seconds = Some(seconds);
             metrics::gauge!("landfall_freshness_seconds", "replica" => label()).set(seconds);
         }
-        tracing::debug!(replica, rows, seconds = took.as_secs_f64(), "batch landed");
     }
 
     /// What a replica's state takes, as estimated.
@@ -303,9 +311,9 @@ impl Observer {
         }
     }
 
-    /// What waits in memory.
-    pub fn queue(&self, stage: &'static str, bytes: usize) {
-        metrics::gauge!("landfall_queue_bytes", "stage" => stage).set(bytes as f64);
+    /// What waits in memory in a stage grew by so many bytes, or shrank: several threads share the gauge.
+    pub fn queue(&self, stage: &'static str, by: f64) {
+        metrics::gauge!("landfall_queue_bytes", "stage" => stage).increment(by);
     }
 
     /// A replica's table was created or widened.

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use landfall_schemas::TableSchema;
+use landfall_schemas::debezium::Headers as _;
 use landfall_schemas::provenance::HEADER;
 use landfall_topology::plan::{ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::group::{self, Member, Rebalance};
@@ -22,8 +23,10 @@ use super::workers::{Desk, Job};
 use super::{Named, Shared, Stopping};
 use crate::land::debounce::Debounce;
 use crate::land::fold::Config;
+use crate::land::held::Held;
 use crate::land::partition::{Partition, Record, Refuse, Settings, Step, Stop};
 use crate::log::client;
+use crate::log::headers::MessageHeaders;
 use crate::log::producer::Producer;
 use crate::observe::Reason;
 use crate::sink::Target;
@@ -38,8 +41,6 @@ const COMMIT_EVERY: Duration = Duration::from_millis(500);
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// How often lag is looked at.
 const LAG_EVERY: Duration = Duration::from_millis(500);
-/// Bytes that the partitions of one store may hold together, fetched and not landed.
-const HELD_BYTES_MAX: usize = 64 << 20;
 /// Messages taken in one go.
 const BURST: usize = 5000;
 /// How long a question to Kafka may take.
@@ -115,6 +116,8 @@ struct Owned {
     again: Option<Again>,
     seek: Option<i64>,
     end: i64,
+    /// When it wants to be looked at again.
+    due: Option<Duration>,
     schema: Option<Arc<TableSchema>>,
 }
 
@@ -211,7 +214,8 @@ fn session<S: State>(
         catalog: 0,
         looked: 0,
         commits: BTreeMap::new(),
-        is_over: false,
+        held: Held::default(),
+        shown: 0,
     };
     let (mut committed, mut looked) = (Instant::now(), Instant::now());
     tracing::info!(store = store.id, "landing");
@@ -233,7 +237,7 @@ fn session<S: State>(
             }
         }
         session.handle_events();
-        session.weigh();
+        session.held = Held::weigh(session.owned.iter().flatten().map(|o| o.core.waiting().1));
         session.answers(&consumer, state)?;
         if let Some(what) = desk.broken() {
             // Told before the other workers end, which may take as long as their store.
@@ -269,8 +273,15 @@ struct Session<'a> {
     catalog: usize,
     looked: usize,
     commits: BTreeMap<(String, i32), i64>,
-    /// Whether more waits than may: fetching pauses for every partition that has something waiting.
-    is_over: bool,
+    held: Held,
+    /// Bytes that the gauge was told of.
+    shown: usize,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.show(0);
+    }
 }
 
 impl Session<'_> {
@@ -310,19 +321,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Judges what waits in all partitions together: memory must not grow with their number.
-    fn weigh(&mut self) {
-        let held: usize = self.owned.iter().flatten().map(|o| o.core.waiting().1).sum();
-        self.is_over = held > if self.is_over { HELD_BYTES_MAX / 2 } else { HELD_BYTES_MAX };
+    /// Whether a partition may be given more: not beyond two batches of its own, nor beyond what all may hold.
+    fn has_room(&self, core: &Partition) -> bool {
+        !core.is_full() && self.held.has_room(core.waiting().1)
     }
 
     /// How long polling may block: a worker's answer or a debounce may be due sooner than the next record.
     fn patience(&self) -> Duration {
-        if self.desk.is_busy() || self.owned.iter().flatten().any(|o| o.seek.is_some() || o.core.waiting().0 > 0) {
-            Duration::from_millis(2)
-        } else {
-            Duration::from_millis(50)
+        let (least, most) = (Duration::from_millis(2), Duration::from_millis(50));
+        if self.desk.is_busy() || self.owned.iter().flatten().any(|o| o.seek.is_some()) {
+            return least;
         }
+        let due = self.owned.iter().flatten().filter_map(|o| o.due).min();
+        due.map_or(most, |due| due.saturating_sub(self.now()).clamp(least, most))
     }
 
     fn handle_events(&mut self) {
@@ -362,9 +373,9 @@ impl Session<'_> {
         let seed = self.claims;
         // Where the replica is open already, what is known of it: state of another schema would be folded again from the first record.
         let core = Partition::new(slot, settings, r.build.unwrap_or(0), r.schema.clone(), seed);
-        let at = self.owned.len();
+        let at = self.owned.iter().position(Option::is_none).unwrap_or(self.owned.len());
         let _ = self.by_name.insert(name.clone(), at);
-        self.owned.push(Some(Owned {
+        let owned = Owned {
             name,
             replica,
             core,
@@ -378,8 +389,14 @@ impl Session<'_> {
             again: None,
             seek: None,
             end: 0,
+            due: None,
             schema: None,
-        }));
+        };
+        // Answers to whoever had the place are void: claims have numbers of their own.
+        match self.owned.get_mut(at) {
+            Some(place) => *place = Some(owned),
+            None => self.owned.push(Some(owned)),
+        }
     }
 
     fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
@@ -389,24 +406,24 @@ impl Session<'_> {
         if !owned.begun || owned.stopped || owned.seek.is_some() {
             return Ok(());
         }
-        let provenance = message.headers().and_then(|h| (0..h.count()).map(|i| h.get(i)).find(|h| h.key == HEADER)).and_then(|h| h.value);
+        let headers = MessageHeaders(message);
         let record = Record {
             offset: message.offset(),
             key: message.key(),
             value: message.payload().unwrap_or_default(),
-            provenance: provenance.unwrap_or_default(),
+            provenance: headers.get(HEADER).unwrap_or_default(),
         };
         owned.end = owned.end.max(message.offset() + 1);
-        match owned.core.push(record, now) {
-            Ok(()) => {
-                if (owned.core.is_full() || self.is_over) && !owned.paused {
-                    owned.paused = true;
-                    consumer.pause(&one(&owned.name))?;
-                }
-                Ok(())
-            }
-            Err(stop) => self.stop(consumer, at, &stop),
+        if let Err(stop) = owned.core.push(record, now) {
+            return self.stop(consumer, at, &stop);
         }
+        self.held.note(record.value.len() + record.provenance.len() + record.key.map_or(0, <[u8]>::len));
+        let Some(owned) = self.owned[at].as_ref() else { return Ok(()) };
+        if !owned.paused && !self.has_room(&owned.core) {
+            consumer.pause(&one(&owned.name))?;
+            self.owned[at].iter_mut().for_each(|owned| owned.paused = true);
+        }
+        Ok(())
     }
 
     fn target(&self, at: usize) -> Option<Target> {
@@ -498,18 +515,23 @@ impl Session<'_> {
         loop {
             let now = self.now();
             let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
+            owned.due = None;
             let step = match owned.core.next(now, state) {
                 Ok(step) => step,
                 Err(stop) => return self.stop(consumer, at, &stop),
             };
-            // Whoever has nothing that waits may always go on: it is not the one that fills the memory.
-            let has_room = !owned.core.is_full() && (!self.is_over || owned.core.waiting().0 == 0);
-            if owned.paused && owned.begun && has_room {
+            let Some(owned) = self.owned[at].as_ref() else { return Ok(()) };
+            let resumes = owned.paused && owned.begun && self.has_room(&owned.core);
+            let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
+            if resumes {
                 owned.paused = false;
                 consumer.resume(&one(&owned.name))?;
             }
             match step {
-                Step::Wait(_) => return Ok(()),
+                Step::Wait(due) => {
+                    owned.due = due;
+                    return Ok(());
+                }
                 Step::Claim => {
                     self.ask(at, Job::Claim);
                     return Ok(());
@@ -575,10 +597,8 @@ impl Session<'_> {
     fn look(&mut self, consumer: &Consumer) {
         self.looked += 1;
         let asked = self.looked % self.owned.len().max(1);
-        let mut bytes = 0;
         for (at, owned) in self.owned.iter_mut().enumerate() {
             let Some(owned) = owned else { continue };
-            bytes += owned.core.waiting().1;
             if at == asked
                 && let Ok((_, end)) = consumer.fetch_watermarks(&owned.name.0, owned.name.1, Duration::from_millis(200))
             {
@@ -587,13 +607,19 @@ impl Session<'_> {
             let r = &self.replicas[owned.replica];
             self.shared.observer.position(&r.plan.id, owned.name.1, owned.core.landed_next(), owned.end);
         }
-        self.shared.observer.queue("land", bytes);
+        self.show(self.held.bytes());
+    }
+
+    /// Tells the gauge, which shows what all stores hold, of what changed here.
+    fn show(&mut self, bytes: usize) {
+        self.shared.observer.queue("land", bytes as f64 - self.shown as f64);
+        self.shown = bytes;
     }
 
     /// Told to stop: lands nothing new, waits for what is with the store, and commits.
     fn drain<S: State>(&mut self, consumer: &Consumer, state: &mut S) -> Result<TopicPartitionList, SessionError> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self.desk.is_busy() && Instant::now() < deadline {
+        while self.desk.is_busy() && self.desk.broken().is_none() && Instant::now() < deadline {
             let _ = consumer.poll(Duration::from_millis(5));
             self.answers(consumer, state)?;
         }

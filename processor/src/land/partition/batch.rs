@@ -1,6 +1,6 @@
 //! Folding a batch: its records into the overlay of the keys that they touch, and what changed into the batch to land.
 //!
-//! Every key of the batch is read from state at once, before its first change. A repeat is recognised by provenance and passes. Nothing is
+//! Keys are read from state many at once, before their first change. A repeat is recognised by provenance and passes. Nothing is
 //! written here: the overlay is state as the batch will leave it, once the batch has landed (law 2).
 
 use std::ops::Range;
@@ -19,6 +19,9 @@ use crate::land::fold::{self, Shape};
 use crate::land::index::{Arrival, Event, Kind, RowSpan};
 use crate::sink::{self, Delta};
 use crate::state::{self, State};
+
+/// Records whose keys are read from state in one go: enough to share look-ups, few enough that large rows do not pile up.
+const LOADED_AT_ONCE: usize = 4096;
 
 impl Partition {
     /// Puts the final state of every touched row into the batch to land.
@@ -55,25 +58,31 @@ impl Partition {
         Ok(())
     }
 
-    /// Folds the first `count` records that wait.
+    /// Folds the first records that wait, `count` at most. Small changes of large rows weigh more here than in the log, so the batch ends where
+    /// its keys and rows reach its bound; where batches end never shows (INV-2).
     pub(super) fn fold(&mut self, count: usize, state: &mut impl State) -> Result<(), Stop> {
         self.pending = self.meta.clone();
         self.pending_counts = Counts::default();
         self.letters.clear();
-        let taken = self.buffer.take(count);
-        self.load(taken.clone(), state)?;
-        for i in taken {
-            let record = self.buffer.records()[i];
+        let (mut folded, mut loaded) = (0, 0);
+        while folded < count && (folded == 0 || self.overlay.arena.len() < self.settings.debounce.bytes_max) {
+            if folded == loaded {
+                loaded = count.min(folded + LOADED_AT_ONCE);
+                self.load(folded..loaded, state)?;
+            }
+            let record = self.buffer.waiting()[folded];
             self.fold_one(record, state)?;
             self.pending.next = record.offset + 1;
+            folded += 1;
         }
+        self.buffer.take(folded);
         Ok(())
     }
 
-    /// Makes entries for the keys of the records and reads them from state, all at once.
-    fn load(&mut self, taken: Range<usize>, state: &mut impl State) -> Result<(), Stop> {
+    /// Makes entries for the keys of some of the records that wait and reads them from state, all at once.
+    fn load(&mut self, some: Range<usize>, state: &mut impl State) -> Result<(), Stop> {
         let mut fresh: Vec<usize> = Vec::new();
-        for key in self.buffer.records()[taken].iter().filter_map(|record| record.key) {
+        for key in self.buffer.waiting()[some].iter().filter_map(|record| record.key) {
             let (at, new) = self.overlay.entry(self.buffer.get(key));
             if new {
                 fresh.push(at);

@@ -3,7 +3,6 @@
 //! One run of bytes for all of them, so that taking a record in allocates nothing of its own. Records stay until the batch that took them has
 //! landed and state has followed: a batch whose answer was lost is landed once more from here.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use landfall_schemas::contract::Fingerprint;
@@ -60,9 +59,14 @@ impl Buffer {
         &self.arrivals
     }
 
-    /// Everything, the batch's records first.
-    pub(super) fn records(&self) -> &[Buffered] {
-        &self.records
+    /// Records that are held, those of the batch included.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The offset behind the last record; nothing where none is held.
+    pub(super) fn end(&self) -> Option<i64> {
+        self.records.last().map(|r| r.offset + 1)
     }
 
     /// What waits.
@@ -81,18 +85,24 @@ impl Buffer {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// The first `count` of what waits go into the batch. They are told by their numbers among all records.
-    pub(super) fn take(&mut self, count: usize) -> Range<usize> {
-        let taken = self.taken..self.taken + count;
-        self.taken = taken.end;
+    /// The first `count` of what waits are in the batch now.
+    pub(super) fn take(&mut self, count: usize) {
+        self.taken += count;
         // What was not taken keeps the times of the whole: it has waited already, so it goes with the next batch.
-        let rest = &self.records[taken.end..];
+        let rest = &self.records[self.taken..];
         if rest.is_empty() {
             self.arrivals = Arrivals::default();
         } else {
             (self.arrivals.rows, self.arrivals.bytes) = (rest.len(), rest.iter().map(Buffered::value_bytes).sum());
         }
-        taken
+    }
+
+    /// Forgets what waits; it will not be asked for again under this claim.
+    pub(super) fn forget_waiting(&mut self) {
+        self.records.truncate(self.taken);
+        self.bytes.truncate(self.records.last().map_or(0, |r| r.provenance.1 as usize));
+        self.bytes.shrink_to_fit();
+        self.arrivals = Arrivals::default();
     }
 
     /// Lets go of the batch's records; of empty memory `keep` bytes stay.

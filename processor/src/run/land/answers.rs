@@ -133,7 +133,7 @@ impl Session<'_> {
                         if let Err(stop) = owned.core.landed(state, now) {
                             return self.stop(consumer, at, &stop);
                         }
-                        self.landed(at, rows, took);
+                        self.landed(at, Some((rows, took)));
                         None
                     }
                     Err(error) => Some((error, Again::Check)),
@@ -141,7 +141,7 @@ impl Session<'_> {
             }
             Answer::Cursor(Ok(cursor)) => match owned.core.checked(cursor, state, now) {
                 Ok(Verdict::Done) => {
-                    self.landed(at, 0, Duration::ZERO);
+                    self.landed(at, None);
                     None
                 }
                 Ok(Verdict::Again) => {
@@ -199,14 +199,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn landed(&mut self, at: usize, rows: usize, took: Duration) {
+    /// `landing`: rows and time of it, where its own answer came.
+    fn landed(&mut self, at: usize, landing: Option<(usize, Duration)>) {
         let Some(owned) = self.owned[at].as_mut() else { return };
         owned.pause.reset();
         let counts = owned.core.take_counts();
         let r = &self.replicas[owned.replica];
         self.shared.observer.log_waiting(&r.plan.id, owned.name.1, None);
         if counts.batches > 0 {
-            self.shared.observer.landed(&r.plan.id, &r.table.id, &counts, rows, took);
+            self.shared.observer.landed(&r.plan.id, &r.table.id, &counts, landing);
         }
         self.shared.observer.position(&r.plan.id, owned.name.1, owned.core.landed_next(), owned.end);
     }

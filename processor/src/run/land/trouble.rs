@@ -14,6 +14,9 @@ use crate::land::partition::Stop;
 use crate::log::producer::{Outgoing, Producer};
 use crate::observe::Reason;
 
+/// How long the dead letters of a batch may take to be acknowledged.
+const LETTERS_WAIT: Duration = Duration::from_secs(30);
+
 impl Session<'_> {
     /// Dead letters of a batch stand before the batch lands (law 11).
     pub(super) fn write_letters(&mut self, at: usize) -> Result<(), SessionError> {
@@ -44,22 +47,20 @@ impl Session<'_> {
             });
         }
         let Some(producer) = &self.letters else { return Ok(()) };
-        for letter in written {
-            let value = serde_json::to_vec(&letter).unwrap_or_default();
-            let key = letter.record_key();
-            let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
-            if let Err(error) = producer.send_and_wait(record, 0, Duration::from_secs(30)) {
-                self.letters = None;
-                return Err(error.into());
-            }
-            self.shared.observer.dead_letter(&letter);
+        let encoded: Vec<(String, Vec<u8>)> = written.iter().map(|l| (l.record_key(), serde_json::to_vec(l).unwrap_or_default())).collect();
+        let records = encoded.iter().map(|(key, value)| Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value, header: None });
+        if let Err(error) = producer.send_all(records, LETTERS_WAIT) {
+            self.letters = None;
+            return Err(error.into());
         }
+        written.iter().for_each(|letter| self.shared.observer.dead_letter(letter));
         Ok(())
     }
 
     pub(super) fn stop(&mut self, consumer: &Consumer, at: usize, stop: &Stop) -> Result<(), SessionError> {
         let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
         owned.stopped = true;
+        owned.core.abandon();
         if !owned.paused {
             owned.paused = true;
             consumer.pause(&one(&owned.name))?;
