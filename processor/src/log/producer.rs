@@ -20,6 +20,8 @@ use super::{client, voice};
 struct Delivered {
     numbers: Vec<usize>,
     failed: Option<KafkaError>,
+    /// How many wait. Waking is a call into the kernel, which most reports can do without.
+    waiting: usize,
 }
 
 /// Collects delivery reports.
@@ -32,6 +34,14 @@ pub struct Acks {
 impl Acks {
     fn lock(&self) -> MutexGuard<'_, Delivered> {
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next report, at most so long.
+    fn wait<'l>(&'l self, mut delivered: MutexGuard<'l, Delivered>, timeout: Duration) -> MutexGuard<'l, Delivered> {
+        delivered.waiting += 1;
+        let mut delivered = self.arrived.wait_timeout(delivered, timeout).unwrap_or_else(PoisonError::into_inner).0;
+        delivered.waiting -= 1;
+        delivered
     }
 }
 
@@ -58,8 +68,11 @@ impl ProducerContext for Context {
             Ok(_) => delivered.numbers.push(number),
             Err((error, _)) => delivered.failed = Some(error.clone()),
         }
+        let awaited = delivered.waiting > 0;
         drop(delivered);
-        self.0.arrived.notify_all();
+        if awaited {
+            self.0.arrived.notify_all();
+        }
     }
 }
 
@@ -139,7 +152,7 @@ impl Producer {
     pub fn take_acks(&self, numbers: &mut Vec<usize>, timeout: Duration) -> Result<(), KafkaError> {
         let mut delivered = self.context.0.lock();
         if delivered.numbers.is_empty() && delivered.failed.is_none() && !timeout.is_zero() {
-            delivered = self.context.0.arrived.wait_timeout(delivered, timeout).unwrap_or_else(PoisonError::into_inner).0;
+            delivered = self.context.0.wait(delivered, timeout);
         }
         if let Some(error) = &delivered.failed {
             return Err(error.clone());
@@ -194,7 +207,7 @@ impl Producer {
                 return Ok(());
             }
             let left = deadline.checked_duration_since(Instant::now()).ok_or_else(timed_out)?;
-            delivered = self.context.0.arrived.wait_timeout(delivered, left).unwrap_or_else(PoisonError::into_inner).0;
+            delivered = self.context.0.wait(delivered, left);
         }
     }
 }
