@@ -74,15 +74,26 @@ impl<'a> JsonStr<'a> {
     /// Appends the text; false where a surrogate has no partner.
     #[must_use]
     pub fn unescape(&self, out: &mut String) -> bool {
-        let mut rest = self.raw;
-        while let Some(at) = rest.find('\\') {
-            out.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
+        let bytes = self.raw.as_bytes();
+        let (mut from, mut at) = (0, 0);
+        loop {
+            // Of what is special only escapes stand in here.
+            at = plain_end(bytes, at);
+            out.push_str(&self.raw[from..at]);
+            if at == bytes.len() {
+                return true;
+            }
+            if let Some(b'"' | b'\\' | b'/') = bytes.get(at + 1) {
+                // It stands for itself, so it goes with what follows.
+                (from, at) = (at + 1, at + 2);
+                continue;
+            }
+            let mut rest = &self.raw[at + 1..];
             let Some(c) = take_escape(&mut rest) else { return false };
             out.push(c);
+            at = bytes.len() - rest.len();
+            from = at;
         }
-        out.push_str(rest);
-        true
     }
 }
 
@@ -210,7 +221,7 @@ impl<'a> Scanner<'a> {
     pub fn named(&mut self, first: bool, quoted: &str) -> bool {
         let bytes = self.text.as_bytes();
         let at = if first { self.at } else { self.at + 1 };
-        let found = (first || bytes.get(self.at) == Some(&b',')) && bytes.get(at..).is_some_and(|rest| rest.starts_with(quoted.as_bytes()));
+        let found = (first || bytes.get(self.at) == Some(&b',')) && bytes.get(at..).is_some_and(|rest| begins(rest, quoted.as_bytes()));
         if found {
             self.at = at + quoted.len();
         }
@@ -303,32 +314,41 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[inline]
     fn number(&mut self) -> Result<&'a str, JsonError> {
-        let start = self.at;
-        let bytes = self.text.as_bytes();
-        let digits = |at: usize| digits_end(bytes, at);
-        let mut at = start + usize::from(self.peek() == Some(b'-'));
-        let whole = at;
-        at = digits(at);
-        if at == whole || (bytes[whole] == b'0' && at > whole + 1) {
+        let (bytes, start) = (self.text.as_bytes(), self.at);
+        let whole = start + usize::from(self.peek() == Some(b'-'));
+        let end = digits_end(bytes, whole);
+        if end == whole || (bytes[whole] == b'0' && end > whole + 1) {
             return Err(self.error("a value is missing"));
         }
-        if bytes.get(at) == Some(&b'.') {
-            let fraction = at + 1;
-            at = digits(fraction);
-            if at == fraction {
+        self.at = end;
+        if let Some(b'.' | b'e' | b'E') = bytes.get(end) {
+            self.pass_fraction()?;
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Goes on from the end of a number's whole part.
+    fn pass_fraction(&mut self) -> Result<(), JsonError> {
+        let bytes = self.text.as_bytes();
+        if bytes.get(self.at) == Some(&b'.') {
+            let fraction = self.at + 1;
+            let end = digits_end(bytes, fraction);
+            if end == fraction {
                 return Err(self.error("a number ends in its point"));
             }
+            self.at = end;
         }
-        if let Some(b'e' | b'E') = bytes.get(at) {
-            let exponent = at + 1 + usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
-            at = digits(exponent);
-            if at == exponent {
+        if let Some(b'e' | b'E') = bytes.get(self.at) {
+            let exponent = self.at + 1 + usize::from(matches!(bytes.get(self.at + 1), Some(b'+' | b'-')));
+            let end = digits_end(bytes, exponent);
+            if end == exponent {
                 return Err(self.error("a number has no exponent"));
             }
+            self.at = end;
         }
-        self.at = at;
-        Ok(&self.text[start..at])
+        Ok(())
     }
 
     fn pass(&mut self, depth: u32) -> Result<(), JsonError> {
@@ -384,6 +404,17 @@ pub fn is_document(text: &str) -> bool {
     scanner.pass(DEPTH_MAX).and_then(|()| scanner.finish()).is_ok()
 }
 
+/// Whether bytes begin with others. Names are short, so a call costs more than the comparison: up to 16 bytes are two words that overlap.
+#[inline]
+fn begins(bytes: &[u8], with: &[u8]) -> bool {
+    let Some(bytes) = bytes.get(..with.len()) else { return false };
+    match with.len() {
+        8..=16 => bytes.first_chunk::<8>() == with.first_chunk() && bytes.last_chunk::<8>() == with.last_chunk(),
+        4..8 => bytes.first_chunk::<4>() == with.first_chunk() && bytes.last_chunk::<4>() == with.last_chunk(),
+        _ => bytes == with,
+    }
+}
+
 /// The first byte from `at` on that is a quote, a backslash or a control character, or the end. Eight bytes at a time: strings are most of
 /// what a document holds.
 #[inline]
@@ -409,13 +440,14 @@ fn plain_end(bytes: &[u8], mut at: usize) -> usize {
 /// The first byte from `at` on that is no digit, or the end.
 #[inline]
 fn digits_end(bytes: &[u8], mut at: usize) -> usize {
-    const LOW: u64 = 0x0606_0606_0606_0606;
-    const HIGH: u64 = 0xF0F0_F0F0_F0F0_F0F0;
     const ZEROS: u64 = 0x3030_3030_3030_3030;
+    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
     while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) {
-        let w = u64::from_le_bytes(*chunk);
-        if w & HIGH != ZEROS || w.wrapping_add(LOW) & HIGH != ZEROS {
-            break;
+        // Digits are 0 to 9 now: whatever is more sets the high bit of its byte, by itself or by the addition, which carries nowhere.
+        let w = u64::from_le_bytes(*chunk) ^ ZEROS;
+        let found = (((w & LOW) + 0x7676_7676_7676_7676) | w) & !LOW;
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
@@ -452,6 +484,22 @@ mod tests {
         }
         assert_eq!(one("{\"a\": [1, {}]}"), Ok(Token::Object("{\"a\": [1, {}]}")));
         assert_eq!(one("[ ]"), Ok(Token::Array("[ ]")));
+    }
+
+    #[test]
+    fn a_name_is_known_by_all_of_its_bytes() {
+        for length in 3..40 {
+            let quoted = format!("\"{}\":", "n".repeat(length - 3));
+            let text = format!("{quoted}1");
+            assert!(Scanner::new(&text).named(true, &quoted), "{quoted}");
+            assert!(!Scanner::new(&text[..length - 1]).named(true, &quoted), "{quoted} is cut");
+            for at in 0..length {
+                let mut other = text.clone().into_bytes();
+                other[at] = b'x';
+                let other = String::from_utf8(other).expect("ASCII");
+                assert!(!Scanner::new(&other).named(true, &quoted), "{quoted} is not {other}");
+            }
+        }
     }
 
     #[test]

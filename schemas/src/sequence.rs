@@ -12,9 +12,17 @@ use smallvec::SmallVec;
 pub const DIALECT_BYTES: usize = 24;
 
 /// An order-preserving position; sequences of one table are of one kind.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Sequence {
     bytes: SmallVec<[u8; DIALECT_BYTES]>,
+}
+
+impl Clone for Sequence {
+    /// As bytes: what would be derived clones them one by one, and sequences are cloned for every change.
+    #[inline]
+    fn clone(&self) -> Self {
+        Self::from_bytes(self.as_bytes())
+    }
 }
 
 impl Sequence {

@@ -89,6 +89,15 @@ impl<'a> Reader<'a> {
     /// Takes an unsigned varint.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, WireError> {
+        // Nearly every index and length is one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let b = self.byte()?;

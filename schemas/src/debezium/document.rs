@@ -3,6 +3,8 @@
 //! The schema part is most of a record and the same in nearly all of them, so what stands in front of the payload is compared with what was
 //! seen last, as bytes, and its meaning is taken from there. Only a schema part that is new is looked into.
 
+use simdutf8::compat::{Utf8Error, from_utf8};
+
 use super::plan::Recent;
 use super::reject::{Code, Reject};
 use crate::json::{Scanner, Token};
@@ -38,8 +40,8 @@ pub(super) fn open<'a, T: Clone>(
     compile: impl FnOnce(&str) -> Result<T, Reject>,
 ) -> Result<Opened<'a, T>, Reject> {
     let utf8 = |base: usize| -> Result<&'a str, Reject> {
-        let invalid = |e: std::str::Utf8Error| Reject::json(part, format_args!("no UTF-8 at byte {}", base + e.valid_up_to()));
-        std::str::from_utf8(&bytes[base..]).map_err(invalid)
+        let invalid = |e: Utf8Error| Reject::json(part, format_args!("no UTF-8 at byte {}", base + e.valid_up_to()));
+        from_utf8(&bytes[base..]).map_err(invalid)
     };
     let known = seen.find(|s| s.prefix.as_ref().is_some_and(|prefix| bytes.starts_with(prefix)));
     if let Some(Seen { prefix: Some(prefix), meaning, .. }) = known {

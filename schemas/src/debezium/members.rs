@@ -19,6 +19,7 @@ impl<M: Copy> Members<M> {
     }
 
     /// Takes the next name: `Some(None)` for one that is not in the table, `None` at the end of the object.
+    #[inline]
     pub(super) fn take(&mut self, scanner: &mut Scanner<'_>) -> Result<Option<Option<M>>, JsonError> {
         let is_first = std::mem::replace(&mut self.is_first, false);
         if let Some((quoted, member)) = self.table.get(self.next)

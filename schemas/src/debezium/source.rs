@@ -234,21 +234,24 @@ fn snapshot(token: &Token<'_>) -> Snapshot {
 
 /// Takes `["1","2"]` or `[null,"2"]` apart, in the spelling that it has inside a JSON string.
 fn lsn_pair(raw: &str) -> Option<(Option<u64>, u64)> {
-    let inner = raw.strip_prefix('[')?.trim_start();
-    let (commit, rest) = match inner.strip_prefix("null") {
+    let inner = raw.as_bytes().strip_prefix(b"[")?.trim_ascii_start();
+    let (commit, rest) = match inner.strip_prefix(b"null") {
         Some(rest) => (None, rest),
         None => quoted(inner).map(|(commit, rest)| (Some(commit), rest))?,
     };
-    let (lsn, rest) = quoted(rest.trim_start().strip_prefix(',')?.trim_start())?;
-    (rest.trim_start() == "]").then_some((commit, lsn))
+    let (lsn, rest) = quoted(rest.trim_ascii_start().strip_prefix(b",")?.trim_ascii_start())?;
+    (rest.trim_ascii_start() == b"]").then_some((commit, lsn))
 }
 
 /// A number between escaped quotes, and what follows it.
-fn quoted(raw: &str) -> Option<(u64, &str)> {
-    let raw = raw.strip_prefix("\\\"")?;
-    let end = raw.bytes().position(|b| !b.is_ascii_digit())?;
-    let (digits, rest) = raw.split_at(end);
-    Some((digits.parse().ok()?, rest.strip_prefix("\\\"")?))
+fn quoted(raw: &[u8]) -> Option<(u64, &[u8])> {
+    let mut rest = raw.strip_prefix(b"\\\"")?;
+    let mut number = None;
+    while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+        number = Some(number.unwrap_or(0_u64).checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
+        rest = tail;
+    }
+    Some((number?, rest.strip_prefix(b"\\\"")?))
 }
 
 #[cfg(test)]
