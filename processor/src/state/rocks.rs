@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DataBlockIndexType, Direction, IteratorMode, Options,
-    Range, ReadOptions, WriteBatch,
+    Range, ReadOptions, WriteBatch, WriteOptions,
 };
 
 use super::{Error, Slot, SlotName, State, Writes};
@@ -177,6 +177,22 @@ impl RocksState {
     }
 }
 
+/// The numbers of keys in the order of the keys. Keys of one table begin alike, so what follows that is compared as a number first.
+fn sorted(keys: &[&[u8]]) -> impl Iterator<Item = usize> {
+    let first = keys.first().copied().unwrap_or_default();
+    let alike = keys.iter().fold(first.len(), |alike, key| first[..alike].iter().zip(*key).take_while(|(a, b)| a == b).count());
+    let head = |key: &[u8]| {
+        let mut bytes = [0; 8];
+        let rest = &key[alike..];
+        let count = rest.len().min(8);
+        bytes[..count].copy_from_slice(&rest[..count]);
+        u64::from_be_bytes(bytes)
+    };
+    let mut order: Vec<(u64, u32)> = (0..).zip(keys).map(|(i, key)| (head(key), i)).collect();
+    order.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then_with(|| keys[*i as usize].cmp(keys[*j as usize])));
+    order.into_iter().map(|(_, i)| i as usize)
+}
+
 impl State for RocksState {
     fn open(&mut self, name: &SlotName) -> Result<(Slot, Option<Vec<u8>>), Error> {
         match self.meta(&Self::name_key(name))? {
@@ -191,8 +207,7 @@ impl State for RocksState {
     fn read(&mut self, slot: Slot, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
         let family = self.data_family();
         let prefix = slot.0.to_be_bytes();
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by_key(|i| keys[*i]);
+        let order: Vec<usize> = sorted(keys).collect();
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         // Sorted look-ups in groups share index and filter blocks; a group bounds what is pinned at once.
         for group in order.chunks(1024) {
@@ -229,16 +244,20 @@ impl State for RocksState {
     fn write(&mut self, slot: Slot, writes: &Writes, meta: &[u8]) -> Result<(), Error> {
         let mut batch = WriteBatch::default();
         let mut key = std::mem::take(&mut self.key);
-        for (name, value) in writes.iter() {
+        let (names, values): (Vec<&[u8]>, Vec<&[u8]>) = writes.iter().unzip();
+        for i in sorted(&names) {
             key.clear();
             key.extend_from_slice(&slot.0.to_be_bytes());
-            key.extend_from_slice(name);
-            batch.put(&key, value);
+            key.extend_from_slice(names[i]);
+            batch.put(&key, values[i]);
         }
         self.key = key;
         batch.put_cf(self.meta_family(), Self::meta_key(slot), meta);
         *self.written.lock().unwrap_or_else(PoisonError::into_inner).entry(slot.0).or_default() += batch.size_in_bytes() as u64;
-        self.db.write(batch).map_err(engine)
+        // Keys in order, each looked for behind the one before it: half the work of a write.
+        let mut options = WriteOptions::default();
+        options.set_memtable_insert_hint_per_batch(true);
+        self.db.write_opt(batch, &options).map_err(engine)
     }
 
     fn discard(&mut self, name: &SlotName) -> Result<Slot, Error> {
@@ -295,6 +314,29 @@ mod tests {
         put(LAYOUT + 1);
         let refused = RocksState::open_directory(folder.path()).expect_err("a newer build's");
         assert!(matches!(refused, Error::Layout { found, expected } if (found, expected) == (LAYOUT + 1, LAYOUT)), "{refused}");
+    }
+
+    #[test]
+    fn keys_are_put_in_order_whatever_they_begin_with() {
+        let mut bytes = 0x2545_F491_4F6C_DD1D_u64;
+        let mut keys: Vec<Vec<u8>> = vec![Vec::new(); 2];
+        for length in [0, 1, 7, 8, 9, 20] {
+            for _ in 0..50 {
+                bytes ^= bytes << 13;
+                bytes ^= bytes >> 7;
+                bytes ^= bytes << 17;
+                let tail = bytes.to_be_bytes().into_iter().cycle().map(|b| b & 1);
+                keys.push([3, 4].into_iter().take(length).chain(tail).take(length).collect());
+            }
+        }
+        for from in [0, 2, 60, 200] {
+            let keys: Vec<&[u8]> = keys[from..].iter().map(Vec::as_slice).collect();
+            let found: Vec<&[u8]> = sorted(&keys).map(|i| keys[i]).collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
+        assert_eq!(sorted(&[]).count(), 0);
     }
 
     #[test]
