@@ -109,6 +109,8 @@ enum Phase {
 #[derive(Debug)]
 struct Known {
     schema: TableSchema,
+    /// For each column whether the store may refuse a value of it.
+    judged: Vec<bool>,
     /// `None` until the store covers it.
     mapping: Option<Mapping>,
 }
@@ -438,7 +440,9 @@ impl Partition {
             Some(Evolution::Covers { .. }) => None,
             Some(changed) => return Err(refused(&changed, &schema)),
         };
-        let _ = self.known.insert(fingerprint, Known { schema, mapping });
+        let may = self.settings.refuse.map(|refuse| refuse.may);
+        let judged = schema.columns().iter().map(|column| may.is_some_and(|may| may(column.ty))).collect();
+        let _ = self.known.insert(fingerprint, Known { schema, judged, mapping });
         self.phase = Phase::Live;
         Ok(())
     }

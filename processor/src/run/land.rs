@@ -223,12 +223,15 @@ fn session<S: State>(
     while !stopping.is_set() {
         session.subscribe(&consumer)?;
         let mut timeout = session.patience();
+        let mut now = None;
         for _ in 0..BURST {
             let Some(message) = consumer.poll(timeout) else { break };
             timeout = Duration::ZERO;
+            // One look at the clock serves a burst.
+            let now = *now.get_or_insert_with(|| session.now());
             session.handle_events();
             match message {
-                Ok(message) => session.record(&consumer, &message)?,
+                Ok(message) => session.record(&consumer, &message, now)?,
                 Err(KafkaError::MessageConsumptionFatal(code)) => return Err(KafkaError::MessageConsumptionFatal(code).into()),
                 Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
                     session.find_truncated(&consumer)?;
@@ -399,9 +402,8 @@ impl Session<'_> {
         }
     }
 
-    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
+    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>, now: Duration) -> Result<(), SessionError> {
         let Some(at) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
-        let now = self.now();
         let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
         if !owned.begun || owned.stopped || owned.seek.is_some() {
             return Ok(());

@@ -249,6 +249,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 id,
                 connect: Box::new(move || Box::new(PostgresSink::new(options.clone()).expect("the same options made a sink before"))),
                 refuse: Some(Refuse {
+                    may: store::postgres::may_refuse,
                     value: |ty, value| store::postgres::refuse(ty, value).map(|r| r.code()),
                     key: |schema, key| Ok(store::postgres::refuse_key(schema, key)?.map(|(column, r)| (column, r.code()))),
                 }),
@@ -262,6 +263,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 id,
                 connect: Box::new(move || Box::new(ClickHouseSink::new(options.clone()))),
                 refuse: Some(Refuse {
+                    may: store::clickhouse::may_refuse,
                     value: |ty, value| store::clickhouse::refuse(ty, value).map(|r| r.code()),
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::clickhouse::refuse)?.map(|(column, r)| (column, r.code()))),
                 }),
@@ -277,6 +279,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 id,
                 connect: Box::new(move || Box::new(DuckDbSink::new(options.clone()))),
                 refuse: Some(Refuse {
+                    may: store::duckdb::may_refuse,
                     value: |ty, value| store::duckdb::refuse(ty, value).map(|r| r.code()),
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::duckdb::refuse)?.map(|(column, r)| (column, r.code()))),
                 }),

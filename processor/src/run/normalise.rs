@@ -156,13 +156,16 @@ impl Session<'_> {
         while !stopping.is_set() {
             self.subscribe(consumer)?;
             let mut timeout = Duration::from_millis(if self.is_waiting() { 2 } else { 50 });
+            let mut now = None;
             for _ in 0..BURST {
                 let Some(message) = consumer.poll(timeout) else { break };
                 timeout = Duration::ZERO;
+                // One look at the clock serves a burst.
+                let now = *now.get_or_insert_with(|| self.now());
                 // A rebalance may have been answered within this poll.
                 self.handle_events(consumer)?;
                 match message {
-                    Ok(message) => self.record(consumer, &message)?,
+                    Ok(message) => self.record(consumer, &message, now)?,
                     Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
                         self.find_trimmed(consumer)?;
                     }
@@ -258,9 +261,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>) -> Result<(), SessionError> {
+    fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>, now: Duration) -> Result<(), SessionError> {
         let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
-        let now = self.now();
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
         if owned.stopped {
             return Ok(());

@@ -155,6 +155,11 @@ pub fn logical_type(text: &str) -> Option<(LogicalType, bool)> {
     Some((ty, false))
 }
 
+/// Whether any value of a type can be refused: those of the others need not be looked at.
+pub const fn may_refuse(ty: LogicalType) -> bool {
+    matches!(ty, LogicalType::Date | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. })
+}
+
 /// Why a value of a type cannot be held exactly, if it cannot. Only days and instants can be refused: everything else has a column type that
 /// takes each of its values. Costs a comparison.
 pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {

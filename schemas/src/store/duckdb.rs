@@ -99,6 +99,11 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
     })
 }
 
+/// Whether any value of a type can be refused: those of the others need not be looked at.
+pub const fn may_refuse(ty: LogicalType) -> bool {
+    matches!(ty, LogicalType::Date | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } | LogicalType::Json)
+}
+
 /// Whether a value of a column cannot be held exactly, and why. NULL is always held.
 pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
     match *value {

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use landfall::sink::Claim;
+use landfall_schemas::store::{Refusal, clickhouse, duckdb, postgres};
+use landfall_schemas::wire::Reader;
 use landfall_schemas::{Decimal, LogicalType, Value, decimal, row};
 
 use super::Store;
@@ -49,11 +51,11 @@ const TYPES: &[&str] = &[
 ];
 
 /// Encoded values (union index included) of a type: its ends, the odd ones, and `count` random ones; what the store refuses is left out.
-fn samples(store: &Store<'_>, ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+fn samples(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut add = |value: Value<'_>| {
         let mut bytes = Vec::new();
-        if (store.refuse)(ty, &value).is_none() && row::put(ty, value, &mut bytes).is_ok() {
+        if refuse(ty, &value).is_none() && row::put(ty, value, &mut bytes).is_ok() {
             found.push(bytes);
         }
     };
@@ -164,7 +166,7 @@ pub(super) fn every_type_arrives_exactly(store: &mut Store<'_>, name: &str) {
     let columns: Vec<(&str, &str)> = std::iter::once(("id", "int64")).chain(names.iter().map(String::as_str).zip(TYPES.iter().copied())).collect();
     let schema = schema(&columns, &["id"]);
     let mut random = Random(7);
-    let samples: Vec<Vec<Vec<u8>>> = schema.columns()[1..].iter().map(|c| samples(store, c.ty, &mut random, 300)).collect();
+    let samples: Vec<Vec<Vec<u8>>> = schema.columns()[1..].iter().map(|c| samples(store.refuse, c.ty, &mut random, 300)).collect();
     for (column, samples) in schema.columns()[1..].iter().zip(&samples) {
         assert!(samples.len() > 1, "the store holds nothing of {}", column.ty);
     }
@@ -207,10 +209,10 @@ pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &
         let mut world = World::new(store, &format!("{name}_{at}"), schema);
         let claim = world.claim(0);
         let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        for sample in samples(store, ty, &mut random, 20) {
+        for sample in samples(store.refuse, ty, &mut random, 20) {
             // One sample a canonical value: 1.0 and 1.00 are one key. Long keys are another rule.
             let mut canonical = Vec::new();
-            let value = row::read(ty, &mut landfall_schemas::wire::Reader::new(&sample)).expect("our own value");
+            let value = row::read(ty, &mut Reader::new(&sample)).expect("our own value");
             landfall_schemas::key::encode(ty, value, &mut canonical).expect("a key");
             if sample.len() < 1000 {
                 let _ = keys.entry(canonical).or_insert(sample);
@@ -285,4 +287,27 @@ pub(super) fn changes_that_an_equals_sign_does_not_see(store: &mut Store<'_>, na
         next = Some(to);
         world.check(store);
     }
+}
+
+/// The lander looks at no value of the other types.
+#[test]
+fn only_values_of_types_that_may_be_refused_are() {
+    type Says = (fn(LogicalType, &Value<'_>) -> Option<Refusal>, fn(LogicalType) -> bool);
+    let stores: [Says; 3] =
+        [(postgres::refuse, postgres::may_refuse), (clickhouse::refuse, clickhouse::may_refuse), (duckdb::refuse, duckdb::may_refuse)];
+    let mut random = Random(81);
+    let mut refused = [0; 3];
+    for name in TYPES {
+        let ty: LogicalType = name.parse().expect(name);
+        for bytes in samples(|_, _| None, ty, &mut random, 200) {
+            let value = row::read(ty, &mut Reader::new(&bytes)).expect("as it was put");
+            for ((refuse, may), refused) in stores.iter().zip(&mut refused) {
+                if let Some(refusal) = refuse(ty, &value) {
+                    assert!(may(ty), "{name}: {value:?} is refused: {refusal:?}");
+                    *refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused.iter().all(|n| *n > 0), "{refused:?}");
 }

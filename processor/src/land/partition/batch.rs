@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use landfall_schemas::change;
 use landfall_schemas::provenance::Place;
-use landfall_schemas::wire::WireError;
+use landfall_schemas::wire::{Reader, WireError};
 use landfall_schemas::{Change, Op, Provenance, Sequence, TableSchema, row};
 
 use super::buffer::Buffered;
@@ -240,7 +240,7 @@ impl Partition {
             Op::Read => Kind::Read,
             _ => Kind::Upsert,
         };
-        if let Some((column, code)) = self.refused(at, change, &known.schema)? {
+        if let Some((column, code)) = self.refused(at, change, known)? {
             self.pending_counts.letters += 1;
             self.letters.push(Letter { offset, code, column: known.schema.columns()[column].name.clone() });
             let e = &mut self.overlay.entries[at];
@@ -278,10 +278,15 @@ impl Partition {
     }
 
     /// What of a change the store cannot hold: the place of the column and the code. A change without a row has nothing to hold.
-    fn refused(&self, at: usize, change: &Change<'_>, schema: &TableSchema) -> Result<Blame, WireError> {
+    fn refused(&self, at: usize, change: &Change<'_>, known: &Known) -> Result<Blame, WireError> {
         let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok(None) };
-        for (i, pair) in row::values(schema.columns(), after).enumerate() {
-            let (column, value) = pair?;
+        let mut reader = Reader::new(after);
+        for (i, (column, judged)) in known.schema.columns().iter().zip(&known.judged).enumerate() {
+            if !judged {
+                row::skip(column.ty, &mut reader)?;
+                continue;
+            }
+            let value = row::read(column.ty, &mut reader)?;
             if let Some(code) = (refuse.value)(column.ty, &value)
                 && !change.unauthored.contains(i)
             {
@@ -289,7 +294,7 @@ impl Partition {
             }
         }
         match (self.overlay.entries[at].key_row, change.key) {
-            (None, Some(plain)) => self.refused_key(schema, plain),
+            (None, Some(plain)) => self.refused_key(&known.schema, plain),
             _ => Ok(None),
         }
     }

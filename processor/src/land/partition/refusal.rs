@@ -15,6 +15,8 @@ pub type Blame = Option<(usize, &'static str)>;
 /// A store's word on what it cannot hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Refuse {
+    /// Whether any value of a type can be refused; the others are not looked at.
+    pub may: fn(LogicalType) -> bool,
     /// A value of a column; the code under which the change is dead-lettered, or nothing.
     pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
     /// A key, encoded as [`sink::Delta::key`] is.

@@ -119,6 +119,22 @@ pub const fn equality_is_identity(ty: LogicalType) -> bool {
     }
 }
 
+/// Whether any value of a type can be refused: those of the others need not be looked at.
+pub const fn may_refuse(ty: LogicalType) -> bool {
+    match ty {
+        LogicalType::Decimal { precision, .. } => precision > DECLARED_PRECISION_MAX,
+        LogicalType::Numeric
+        | LogicalType::Text
+        | LogicalType::Json
+        | LogicalType::Bytes
+        | LogicalType::Date
+        | LogicalType::Time { .. }
+        | LogicalType::Timestamp { .. }
+        | LogicalType::TimestampTz { .. } => true,
+        _ => false,
+    }
+}
+
 /// Whether a value of a column cannot be held exactly, and why. NULL is always held.
 pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
     match *value {
