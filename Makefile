@@ -68,7 +68,8 @@ stack-stop: ## stops them; `tests/stack/stack wipe` deletes their data too
 
 bench: libs ## measures; prints lines `name value unit`
 	@$(STACK) setup
-	$(STACK) run cargo bench -p landfall-benches
+	cargo bench -p landfall-benches --no-run
+	LANDFALL_STACK_SERVICES="kafka postgres clickhouse" $(STACK) run cargo bench -p landfall-benches
 
 torture: libs ## kills landfall KILLS=n times at random and at named points and compares the replicas
 	@$(STACK) setup

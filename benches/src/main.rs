@@ -3,10 +3,11 @@
 //! Budgets: decode at least 300 000 events/s per core; a journey at least half of its slowest stage run
 //! alone; at most 15 µs of the program's own processor time a change. `busy` is how much of the machine the program, broker and store used together:
 //! near 100 it is the machine that a journey is bound by. `LANDFALL_BENCH_EVENTS` sets the number of events,
-//! `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half.
+//! `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half, and `core` what needs no services.
 
 #![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks do not bind what measures it")]
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn plan(file: &std::path::Path) -> Result<Plan> {
+fn plan(file: &Path) -> Result<Plan> {
     let checked = check(&load(&[file])?, &environment);
     checked.plan.with_context(|| format!("{:?}", checked.issues))
 }
@@ -55,12 +56,17 @@ fn bench() -> Result<()> {
     let wanted = std::env::var("LANDFALL_BENCH_STORES").ok();
     let part = std::env::var("LANDFALL_BENCH_PART").ok();
     let is = |name: &str| part.as_deref().is_none_or(|p| p == name);
-    let folder = tempfile::Builder::new().prefix("landfall-bench-").tempdir()?;
-    let prefix = format!("bench{}", SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() % 100_000_000);
-    let kafka = plan(&journey::topology(&format!("{prefix}plan"), &prefix, Store::DuckDb, folder.path(), true)?)?.kafka;
     let workload = Workload::new(events, false);
     meter::line("workload.events", workload.events as f64, "changes");
     meter::line("workload.envelope", workload.value_bytes(), "bytes");
+    if part.as_deref() == Some("core") {
+        let _ = core(&workload)?;
+        let _ = fold(&logged(&workload)?, events, tempfile::tempdir()?.path())?;
+        return Ok(());
+    }
+    let folder = tempfile::Builder::new().prefix("landfall-bench-").tempdir()?;
+    let prefix = format!("bench{}", SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() % 100_000_000);
+    let kafka = plan(&journey::topology(&format!("{prefix}plan"), &prefix, Store::DuckDb, folder.path(), true)?)?.kafka;
     let bench = Bench { folder, prefix, kafka, workload };
     let source = bench.write_source()?;
     let mut stages = if is("stages") { Some(bench.stages(&source)?) } else { None };
@@ -74,6 +80,36 @@ fn bench() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The stages that need no service; the rate of the slower one of those that a journey passes through.
+fn core(workload: &Workload) -> Result<f64> {
+    let decode = meter::best("decode", workload.events, |_| stages::decode(workload, true))?;
+    let long = Workload::new(workload.events / 4, true);
+    meter::line("workload.with_schema.envelope", long.value_bytes(), "bytes");
+    let _ = meter::best("decode.with_schema", long.events, |_| stages::decode(&long, false))?;
+    drop(long);
+    let normalise = meter::best("normalise", workload.events, |_| stages::normalise(workload, None))?;
+    Ok(decode.min(normalise))
+}
+
+/// The change log of the workload.
+fn logged(workload: &Workload) -> Result<stages::Log> {
+    let mut log = stages::Log::default();
+    let made = stages::normalise(workload, Some(&mut log))?;
+    ensure!(made == workload.events, "{made} changes came of {} events", workload.events);
+    meter::line("workload.log_record", log.value_bytes(), "bytes");
+    Ok(log)
+}
+
+/// Folds a log, with state under `folder`. Rate and batches.
+fn fold(log: &stages::Log, events: usize, folder: &Path) -> Result<(f64, Vec<Vec<Batch>>)> {
+    let mut batches = Vec::new();
+    let rate = meter::best("fold", events, |round| {
+        batches = stages::fold(log, &mut RocksState::open_directory(&folder.join(format!("stages{round}.state")))?)?;
+        anyhow::Ok(())
+    })?;
+    Ok((rate, batches))
 }
 
 /// What the stages showed that are the same for every store.
@@ -95,16 +131,8 @@ impl Bench {
     /// Each stage before the store, alone.
     fn stages(&self, source: &str) -> Result<Stages> {
         let (workload, kafka, events) = (&self.workload, &self.kafka, self.workload.events);
-        let decode = meter::best("decode", events, |_| stages::decode(workload, true))?;
-        let long = Workload::new(events / 4, true);
-        meter::line("workload.with_schema.envelope", long.value_bytes(), "bytes");
-        let _ = meter::best("decode.with_schema", long.events, |_| stages::decode(&long, false))?;
-        drop(long);
-        let normalise = meter::best("normalise", events, |_| stages::normalise(workload, None))?;
-        let mut log = stages::Log::default();
-        let made = stages::normalise(workload, Some(&mut log))?;
-        ensure!(made == events, "{made} changes came of {events} events");
-        meter::line("workload.log_record", log.value_bytes(), "bytes");
+        let core = core(workload)?;
+        let log = logged(workload)?;
         let topics = [0, 1].map(|round| format!("{}log{round}", self.prefix));
         for topic in &topics {
             stages::make_topic(kafka, topic)?;
@@ -112,13 +140,8 @@ impl Bench {
         let write = meter::best("log_write", events, |round| stages::write_log(kafka, &topics[round], &log))?;
         let read = meter::best("log_read", events, |round| stages::read(kafka, &topics[round], events))?;
         let source_read = meter::best("source_read", events, |_| stages::read(kafka, source, events))?;
-        let mut batches = Vec::new();
-        let fold = meter::best("fold", events, |round| {
-            let mut state = RocksState::open_directory(&self.folder.path().join(format!("stages{round}.state")))?;
-            batches = stages::fold(&log, &mut state)?;
-            anyhow::Ok(())
-        })?;
-        let slowest = [decode, normalise, write, read, source_read, fold].into_iter().fold(f64::INFINITY, f64::min);
+        let (fold, batches) = fold(&log, events, self.folder.path())?;
+        let slowest = [core, write, read, source_read, fold].into_iter().fold(f64::INFINITY, f64::min);
         Ok(Stages { slowest, schema: log.schema.context("a log has a schema")?.1, batches })
     }
 
