@@ -70,7 +70,7 @@ impl<'a> Schema<'a> {
             }
             let natural = schema.natural();
             let read = match (declared_type(options, &name), natural) {
-                (Some(declared), natural) => match schema.as_declared(declared, natural, options.decimal_strings) {
+                (Some(declared), natural) => match schema.as_declared(declared, natural, options) {
                     Some(wire) => Some((wire, declared)),
                     None => {
                         conflicts.push(format!("{name:?} ({} as {declared})", schema.label()));
@@ -190,8 +190,8 @@ impl<'a> Schema<'a> {
     }
 
     /// How the column is read as a type that the topology declares, or `None` where that would need a guess or lose something.
-    fn as_declared(&self, declared: LogicalType, natural: Option<(Wire, LogicalType)>, decimal_strings: DecimalStrings) -> Option<Wire> {
-        let any = Wire::Declared { decimal_strings };
+    fn as_declared(&self, declared: LogicalType, natural: Option<(Wire, LogicalType)>, options: &Options) -> Option<Wire> {
+        let (any, decimal_strings) = (options.any(), options.decimal_strings);
         let is_text = self.r#type == "string";
         let is_decimal = matches!(declared, LogicalType::Decimal { .. } | LogicalType::Numeric);
         let Some((wire, ty)) = natural else {
@@ -227,7 +227,7 @@ impl<'a> Schema<'a> {
             (Wire::Text, _) if is_decimal && decimal_strings == DecimalStrings::Numbers => Some(Wire::DecimalText),
             (Wire::Text, LogicalType::Json) => Some(Wire::Json),
             (Wire::Text, LogicalType::Uuid) => Some(Wire::Uuid),
-            (Wire::Text, LogicalType::Bytes) => Some(Wire::Bytes),
+            (Wire::Text, LogicalType::Bytes) => options.binary_strings.map(Wire::Encoded),
             (Wire::Text, LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }) => {
                 Some(Wire::Iso)
             }

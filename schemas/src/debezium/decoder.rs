@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::connect::Schema;
 use super::document::{Opened, Seen, close, open};
 use super::envelope::{Envelope, Kind};
-use super::field::{Field, Placeholder, Unpacked, Wire};
+use super::field::{Field, Placeholder, Unpacked};
 use super::plan::{self, Fit, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
 use super::reject::{Code, Reject};
 use super::{Changes, Decoded, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
@@ -260,9 +260,14 @@ impl Decoder {
         let overridden = self.options.primary_key.is_some();
         match self.before.write(plan, &mut Scanner::new(text), &mut self.writer) {
             Ok(Fit::Written) => {}
+            // It may hold the key alone.
+            Ok(Fit::OtherMembers) => match self.before.write_gathered(plan, text, &mut self.writer) {
+                Ok(()) => {}
+                Err(reject) if overridden => return Err(reject),
+                Err(_) => return Ok((false, false)),
+            },
             // Only the key is owed to anybody; an image that cannot be read is no image.
-            Ok(Fit::OtherMembers) | Err(_) if !overridden => return Ok((false, false)),
-            Ok(Fit::OtherMembers) => self.before.write_gathered(plan, text, &mut self.writer)?,
+            Err(_) if !overridden => return Ok((false, false)),
             Err(reject) => return Err(reject),
         }
         let has_before = self.before.unauthored.is_empty();
@@ -322,7 +327,7 @@ impl Decoder {
         let mut shape = Arc::clone(shape);
         let is_decimal = |f: &Field| matches!(f.ty, LogicalType::Decimal { .. } | LogicalType::Numeric);
         if shape.fields.iter().zip(&tokens).any(|(f, token)| is_decimal(f) && matches!(token, Some(Token::Number(_)))) {
-            let any = Wire::Declared { decimal_strings: self.options.decimal_strings };
+            let any = self.options.any();
             let as_number = |f: &Field| if is_decimal(f) { Field::new(f.name.clone(), Some(any), f.ty, f.nullable) } else { f.clone() };
             shape = Arc::new(KeyShape::new(shape.id, shape.fields.iter().map(as_number).collect(), shape.order.clone()));
         }
@@ -446,7 +451,7 @@ impl Decoder {
 
     /// The fields of a row or key that has no schema part; every column that is not declared is named.
     fn declared_fields(&self, names: &[String]) -> Result<Vec<Field>, Reject> {
-        let any = Wire::Declared { decimal_strings: self.options.decimal_strings };
+        let any = self.options.any();
         let mut missing = Vec::new();
         let mut fields = Vec::with_capacity(names.len());
         for name in names {

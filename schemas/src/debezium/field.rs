@@ -5,7 +5,7 @@
 //! from row to row. A value that its column cannot hold is a [`Fault`], never a near miss.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::reject::Fault;
 use super::temporal;
@@ -44,6 +44,8 @@ pub(super) enum Wire {
     Text,
     Json,
     Bytes,
+    /// Bytes that a connector writes as text.
+    Encoded(BinaryStrings),
     Uuid,
     /// Days since 1970-01-01.
     Days,
@@ -60,7 +62,20 @@ pub(super) enum Wire {
     /// No schema part: whatever a connector may write for the declared type.
     Declared {
         decimal_strings: DecimalStrings,
+        binary_strings: BinaryStrings,
     },
+}
+
+/// What a string holds in a column of bytes (`binary.handling.mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BinaryStrings {
+    /// Base64.
+    #[default]
+    Base64,
+    /// Base64 with the alphabet for URLs and file names.
+    Base64UrlSafe,
+    /// Two hexadecimal digits a byte.
+    Hex,
 }
 
 /// What a string stands for in a column that is declared as a decimal, where no schema part says it.
@@ -104,11 +119,14 @@ impl Field {
 pub(super) struct Placeholder {
     text: String,
     base64: String,
+    hex: String,
 }
 
 impl Placeholder {
     pub(super) fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), base64: STANDARD.encode(text) }
+        let mut hex = String::new();
+        value::push_hex(&mut hex, text.as_bytes());
+        Self { text: text.to_owned(), base64: STANDARD.encode(text), hex }
     }
 
     /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes its base64, arrays the text as their
@@ -116,7 +134,8 @@ impl Placeholder {
     fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
         match (token, wire) {
             (Token::String(s), Wire::Bytes) => s.is(&self.base64) || s.is(&self.text),
-            (Token::String(s), Wire::Declared { .. }) if ty == LogicalType::Bytes => s.is(&self.base64) || s.is(&self.text),
+            (Token::String(s), Wire::Encoded(_)) => s.is(&self.text) || s.is(&self.base64) || s.is(&self.hex),
+            (Token::String(s), Wire::Declared { .. }) if ty == LogicalType::Bytes => s.is(&self.text) || s.is(&self.base64) || s.is(&self.hex),
             (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
             (Token::Array(raw), _) => {
                 let inner = raw[1..raw.len() - 1].trim_ascii();
@@ -149,7 +168,7 @@ pub(super) fn read<'s>(
         return Ok(None);
     }
     let value = match wire {
-        Wire::Declared { decimal_strings } => return declared(ty, token, decimal_strings, unpacked).map(Some),
+        Wire::Declared { decimal_strings, binary_strings } => return declared(ty, token, decimal_strings, binary_strings, unpacked).map(Some),
         Wire::Bool => match token {
             Token::Bool(v) => Value::Bool(v),
             _ => return Err(Fault::Kind),
@@ -168,6 +187,7 @@ pub(super) fn read<'s>(
         Wire::Text => Value::Text(text(string(&token)?, &mut unpacked.text)?),
         Wire::Json => document(text(string(&token)?, &mut unpacked.text)?)?,
         Wire::Bytes => Value::Bytes(base64(string(&token)?, unpacked)?),
+        Wire::Encoded(strings) => Value::Bytes(encoded(string(&token)?, strings, unpacked)?),
         Wire::Uuid => uuid(text(string(&token)?, &mut unpacked.text)?)?,
         Wire::Days => Value::Date(temporal::day(signed(number(&token)?)?)?),
         Wire::Time { per_second } => Value::Time(temporal::scaled(signed(number(&token)?)?, per_second, ty)?),
@@ -179,7 +199,13 @@ pub(super) fn read<'s>(
 
 /// Without a schema part the declared type says what a token means: integers in the unit of the type's digits (3 millis, 6 micros, 9
 /// nanos), days for dates, or ISO text; documents as text or as they stand.
-fn declared<'s>(ty: LogicalType, token: Token<'s>, decimal_strings: DecimalStrings, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
+fn declared<'s>(
+    ty: LogicalType,
+    token: Token<'s>,
+    decimal_strings: DecimalStrings,
+    binary_strings: BinaryStrings,
+    unpacked: &'s mut Unpacked,
+) -> Result<Value<'s>, Fault> {
     let unit = |digits: u8| match digits {
         0..=3 => MILLIS,
         4..=6 => MICROS,
@@ -211,7 +237,7 @@ fn declared<'s>(ty: LogicalType, token: Token<'s>, decimal_strings: DecimalStrin
         }
         (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::String(s)) if !s.escaped => decimal_text(s.raw, unpacked)?,
         (LogicalType::Text, Token::String(s)) => Value::Text(text(s, &mut unpacked.text)?),
-        (LogicalType::Bytes, Token::String(s)) => Value::Bytes(base64(s, unpacked)?),
+        (LogicalType::Bytes, Token::String(s)) => Value::Bytes(encoded(s, binary_strings, unpacked)?),
         (LogicalType::Uuid, Token::String(s)) => uuid(text(s, &mut unpacked.text)?)?,
         (LogicalType::Date, Token::Number(digits)) => Value::Date(temporal::day(signed(digits)?)?),
         (LogicalType::Time { digits: d }, Token::Number(digits)) => Value::Time(temporal::scaled(signed(digits)?, unit(d), ty)?),
@@ -307,6 +333,28 @@ fn base64<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fa
     let Unpacked { text: scratch, bytes } = unpacked;
     bytes.clear();
     STANDARD.decode_vec(text(s, scratch)?, bytes).map_err(|_| Fault::Kind)?;
+    Ok(bytes)
+}
+
+/// Bytes that a connector has written as text.
+fn encoded<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
+    let Unpacked { text: scratch, bytes } = unpacked;
+    bytes.clear();
+    let text = text(s, scratch)?;
+    match strings {
+        BinaryStrings::Base64 => STANDARD.decode_vec(text, bytes).map_err(|_| Fault::Kind)?,
+        BinaryStrings::Base64UrlSafe => URL_SAFE.decode_vec(text, bytes).map_err(|_| Fault::Kind)?,
+        BinaryStrings::Hex => {
+            let (pairs, odd) = text.as_bytes().as_chunks::<2>();
+            let digit = |b: u8| char::from(b).to_digit(16).ok_or(Fault::Kind);
+            for [high, low] in pairs {
+                bytes.push((digit(*high)? << 4 | digit(*low)?) as u8);
+            }
+            if !odd.is_empty() {
+                return Err(Fault::Kind);
+            }
+        }
+    }
     Ok(bytes)
 }
 

@@ -27,7 +27,7 @@ use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
 
 pub use decoder::Decoder;
-pub use field::DecimalStrings;
+pub use field::{BinaryStrings, DecimalStrings};
 pub use reject::{Code, Reject, RejectKind};
 
 mod connect;
@@ -77,6 +77,9 @@ pub struct Options {
     pub exclude: Vec<String>,
     /// What a string means in a column that is declared as a decimal, without a schema part.
     pub decimal_strings: DecimalStrings,
+    /// What a string holds in a column that is declared as bytes. Where it is not said, such a column is refused if a schema part calls it a string, since
+    /// what is hex would be base64 as well (case DEC-16), and is base64 if there is no schema part: so Connect's converter writes bytes.
+    pub binary_strings: Option<BinaryStrings>,
     /// The connector's `unavailable.value.placeholder`.
     pub placeholder: String,
     /// What orders the changes.
@@ -92,9 +95,15 @@ impl Options {
             types: Vec::new(),
             exclude: Vec::new(),
             decimal_strings: DecimalStrings::default(),
+            binary_strings: None,
             placeholder: PLACEHOLDER.to_owned(),
             order: Order::default(),
         }
+    }
+
+    /// How a column is read whose type is declared and nothing else known.
+    fn any(&self) -> field::Wire {
+        field::Wire::Declared { decimal_strings: self.decimal_strings, binary_strings: self.binary_strings.unwrap_or_default() }
     }
 
     /// Declares the columns of a schema that is known from elsewhere, such as the store's own table, behind those declared already.

@@ -140,6 +140,37 @@ pub struct Cdc {
     pub transport: Field<Transport>,
     /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
     pub bootstrap: Field<String>,
+    /// The connector's `binary.handling.mode`: what the text of a column is that is declared as `bytes`. Default: none, such a column is refused where a
+    /// schema part calls it a string, and is base64 where there is none.
+    pub binary_handling_mode: Field<BinaryHandlingMode>,
+    /// The connector's `decimal.handling.mode`: what a string is in a column that is declared as a decimal, without a schema part. Default: `string`.
+    pub decimal_handling_mode: Field<DecimalHandlingMode>,
+}
+
+/// How a connector writes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BinaryHandlingMode {
+    /// As bytes.
+    Bytes,
+    /// As text in base64.
+    Base64,
+    /// As text in base64 with the alphabet for URLs.
+    Base64UrlSafe,
+    /// As text in hexadecimal.
+    Hex,
+}
+
+/// How a connector writes decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DecimalHandlingMode {
+    /// As the unscaled integer, which JSON holds in base64.
+    Precise,
+    /// As floats.
+    Double,
+    /// As text.
+    String,
 }
 
 /// What carries a connector's changes.

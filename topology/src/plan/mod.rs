@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{Mechanism, Protocol, SourceType};
+pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Mechanism, Protocol, SourceType};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -116,6 +116,10 @@ pub struct SourcePlan {
     pub kind: SourceType,
     /// First part of its connector's topics, where one is named.
     pub topic_prefix: Option<String>,
+    /// How its connector writes bytes, where that is said.
+    pub binary_handling_mode: Option<BinaryHandlingMode>,
+    /// How its connector writes decimals, where that is said.
+    pub decimal_handling_mode: Option<DecimalHandlingMode>,
     /// Timeline set by the operator; none means the one that the control topic holds.
     pub epoch: Option<u32>,
 }

@@ -68,7 +68,15 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
             return None;
         }
     }
-    Some(SourcePlan { id: id?, kind, topic_prefix, epoch: source.epoch.copied() })
+    let cdc = source.cdc.get();
+    Some(SourcePlan {
+        id: id?,
+        kind,
+        topic_prefix,
+        binary_handling_mode: cdc.and_then(|cdc| cdc.binary_handling_mode.copied()),
+        decimal_handling_mode: cdc.and_then(|cdc| cdc.decimal_handling_mode.copied()),
+        epoch: source.epoch.copied(),
+    })
 }
 
 fn topic_prefix(cx: &Context<'_>, cdc: &Cdc) -> Option<String> {

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use landfall_schemas::debezium::{self, Decoder, Order};
-use landfall_topology::plan::SourceType;
+use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Decoder, Order};
+use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, SourceType};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -59,8 +59,19 @@ impl Session<'_> {
         let mut options = debezium::Options::new(plan.id.clone());
         options.primary_key = plan.primary_key.clone();
         options.types = plan.types.clone();
+        let source = self.plan.sources.get(plan.source);
+        options.binary_strings = match source.and_then(|s| s.binary_handling_mode) {
+            None | Some(BinaryHandlingMode::Bytes) => None,
+            Some(BinaryHandlingMode::Base64) => Some(BinaryStrings::Base64),
+            Some(BinaryHandlingMode::Base64UrlSafe) => Some(BinaryStrings::Base64UrlSafe),
+            Some(BinaryHandlingMode::Hex) => Some(BinaryStrings::Hex),
+        };
+        options.decimal_strings = match source.and_then(|s| s.decimal_handling_mode) {
+            Some(DecimalHandlingMode::Precise) => DecimalStrings::Base64,
+            None | Some(DecimalHandlingMode::Double | DecimalHandlingMode::String) => DecimalStrings::Numbers,
+        };
         // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
-        let is_plain = self.plan.sources.get(plan.source).is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
+        let is_plain = source.is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
         options.order = if is_plain { Order::DialectElseOffset } else { Order::Dialect };
         Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
     }

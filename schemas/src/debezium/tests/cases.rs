@@ -272,6 +272,26 @@ fn without_a_schema_part_every_column_must_be_declared() {
 }
 
 #[test]
+fn case_dec_16_bytes_in_strings_are_read_as_the_connector_writes_them() {
+    let read = |strings: BinaryStrings, wire: &str| {
+        let types = vec![("v".to_owned(), LogicalType::Bytes)];
+        let mut decoder = Decoder::new(Options { types, binary_strings: Some(strings), order: Order::Offset, ..Options::new("t") });
+        let state = one(&mut decoder, KEY, &typed_event(r#""type":"string""#, &format!("\"{wire}\"")));
+        state.map(|s| s.after.get("v").cloned().flatten()).map_err(|r| r.code.as_str())
+    };
+    let bytes = |text: &str| Ok(Some(text.to_owned()));
+    assert_eq!(read(BinaryStrings::Base64, "+//+"), bytes("fbfffe"));
+    assert_eq!(read(BinaryStrings::Base64UrlSafe, "-__-"), bytes("fbfffe"));
+    assert_eq!(read(BinaryStrings::Hex, "deadBEEF"), bytes("deadbeef"));
+    assert_eq!(read(BinaryStrings::Hex, ""), bytes(""));
+    for (strings, bad) in
+        [(BinaryStrings::Base64, "-__-"), (BinaryStrings::Base64UrlSafe, "+//+"), (BinaryStrings::Hex, "abc"), (BinaryStrings::Hex, "zz")]
+    {
+        assert_eq!(read(strings, bad), Err("value.kind"), "{strings:?} {bad}");
+    }
+}
+
+#[test]
 fn declared_types_override_a_schema_part_where_nothing_is_lost() {
     let over = |declared: &str, column: &str, wire: &str| {
         let types = vec![("v".to_owned(), declared.parse().expect(declared))];
@@ -281,7 +301,7 @@ fn declared_types_override_a_schema_part_where_nothing_is_lost() {
     let ok = |text: &str| Ok(text.to_owned());
     assert_eq!(over("uint64", r#""type":"int64""#, "-1"), ok("18446744073709551615"));
     assert_eq!(over("decimal(12,2)", r#""type":"string""#, "\"1.5\""), ok("1.50"));
-    assert_eq!(over("bytes", r#""type":"string""#, "\"AP8=\""), ok("00ff"));
+    assert_eq!(over("bytes", r#""type":"string""#, "\"AP8=\""), Err("types.conflict"), "case DEC-16: hex would be base64 as well");
     assert_eq!(over("bool", r#""type":"int16""#, "1"), ok("true"));
     assert_eq!(over("text", &named("string", "io.debezium.time.ZonedTime"), "\"12:34:56+05:30\""), ok("12:34:56+05:30"));
     assert_eq!(over("timestamp(3)", &named("int64", "io.debezium.time.MicroTimestamp"), "1000"), ok("1970-01-01T00:00:00.001"));
