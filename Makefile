@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate planted
+.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate planted conformance
 
 CACHE := $(or $(LANDFALL_CACHE),$(HOME)/.cache/landfall)
 STACK := tests/stack/stack
@@ -81,3 +81,7 @@ simulate: libs ## runs the core through SEEDS=n simulated histories with faults;
 planted: libs ## shows that the kill test catches each planted bug
 	@$(STACK) setup
 	$(STACK) run $(TEST_BINARY) planted::planted
+
+conformance: libs ## lands the 81 hard cases in every store and says what came of each
+	@$(STACK) setup
+	LANDFALL_STACK_SERVICES="kafka postgres clickhouse" $(STACK) run $(TEST_BINARY) cases::every_case_and_store

@@ -4,6 +4,7 @@
 
 mod agree;
 mod bad_input;
+mod cases;
 mod checker;
 mod cli;
 mod conformance;
