@@ -29,7 +29,6 @@ mod sink_postgres;
 mod small;
 mod standstill;
 mod table_stops;
-
 mod tidy;
 mod torture;
 mod vectors;

@@ -121,6 +121,13 @@ struct Owned {
     schema: Option<Arc<TableSchema>>,
 }
 
+impl Owned {
+    /// Whether it may be given more: not beyond two batches of its own, nor beyond what all may hold.
+    fn has_room(&self, held: Held) -> bool {
+        !self.core.is_full() && held.has_room(self.core.waiting().1)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     Claim,
@@ -324,11 +331,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether a partition may be given more: not beyond two batches of its own, nor beyond what all may hold.
-    fn has_room(&self, core: &Partition) -> bool {
-        !core.is_full() && self.held.has_room(core.waiting().1)
-    }
-
     /// How long polling may block: a worker's answer or a debounce may be due sooner than the next record.
     fn patience(&self) -> Duration {
         let (least, most) = (Duration::from_millis(2), Duration::from_millis(50));
@@ -420,10 +422,9 @@ impl Session<'_> {
             return self.stop(consumer, at, &stop);
         }
         self.held.note(record.value.len() + record.provenance.len() + record.key.map_or(0, <[u8]>::len));
-        let Some(owned) = self.owned[at].as_ref() else { return Ok(()) };
-        if !owned.paused && !self.has_room(&owned.core) {
+        if !owned.paused && !owned.has_room(self.held) {
+            owned.paused = true;
             consumer.pause(&one(&owned.name))?;
-            self.owned[at].iter_mut().for_each(|owned| owned.paused = true);
         }
         Ok(())
     }
@@ -522,10 +523,7 @@ impl Session<'_> {
                 Ok(step) => step,
                 Err(stop) => return self.stop(consumer, at, &stop),
             };
-            let Some(owned) = self.owned[at].as_ref() else { return Ok(()) };
-            let resumes = owned.paused && owned.begun && self.has_room(&owned.core);
-            let Some(owned) = self.owned[at].as_mut() else { return Ok(()) };
-            if resumes {
+            if owned.paused && owned.begun && owned.has_room(self.held) {
                 owned.paused = false;
                 consumer.resume(&one(&owned.name))?;
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::field::{DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
+use super::field::{BinaryStrings, DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
 use super::reject::{Code, Reject};
 use super::{Options, declared_type};
 use crate::types::LogicalType;
@@ -166,7 +166,7 @@ impl<'a> Schema<'a> {
                 Some((Wire::DecimalText, LogicalType::Numeric))
             }
             "string" => Some((Wire::Text, LogicalType::Text)),
-            "bytes" => Some((Wire::Bytes, LogicalType::Bytes)),
+            "bytes" => Some((Wire::Bytes(BinaryStrings::Base64), LogicalType::Bytes)),
             _ => None,
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Schema<'a> {
             return match declared {
                 LogicalType::Text if is_text => Some(Wire::Text),
                 LogicalType::Json if matches!(self.r#type.as_ref(), "array" | "map" | "struct") => Some(any),
-                LogicalType::Bytes if self.r#type == "bytes" => Some(Wire::Bytes),
+                LogicalType::Bytes if self.r#type == "bytes" => Some(Wire::Bytes(BinaryStrings::Base64)),
                 LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } if is_text => Some(Wire::Iso),
                 _ => None,
             };
@@ -227,7 +227,7 @@ impl<'a> Schema<'a> {
             (Wire::Text, _) if is_decimal && decimal_strings == DecimalStrings::Numbers => Some(Wire::DecimalText),
             (Wire::Text, LogicalType::Json) => Some(Wire::Json),
             (Wire::Text, LogicalType::Uuid) => Some(Wire::Uuid),
-            (Wire::Text, LogicalType::Bytes) => options.binary_strings.map(Wire::Encoded),
+            (Wire::Text, LogicalType::Bytes) => options.binary_strings.map(Wire::Bytes),
             (Wire::Text, LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }) => {
                 Some(Wire::Iso)
             }

@@ -258,17 +258,16 @@ impl Decoder {
     /// Whether `before` can be kept, and whether it says that the key changed; that key is left in `former_key` then.
     fn read_before(&mut self, plan: &Plan, text: &str) -> Result<(bool, bool), Reject> {
         let overridden = self.options.primary_key.is_some();
-        match self.before.write(plan, &mut Scanner::new(text), &mut self.writer) {
-            Ok(Fit::Written) => {}
+        let written = match self.before.write(plan, &mut Scanner::new(text), &mut self.writer) {
             // It may hold the key alone.
-            Ok(Fit::OtherMembers) => match self.before.write_gathered(plan, text, &mut self.writer) {
-                Ok(()) => {}
-                Err(reject) if overridden => return Err(reject),
-                Err(_) => return Ok((false, false)),
-            },
+            Ok(Fit::OtherMembers) => self.before.write_gathered(plan, text, &mut self.writer),
+            outcome => outcome.map(drop),
+        };
+        match written {
+            Ok(()) => {}
+            Err(reject) if overridden => return Err(reject),
             // Only the key is owed to anybody; an image that cannot be read is no image.
-            Err(_) if !overridden => return Ok((false, false)),
-            Err(reject) => return Err(reject),
+            Err(_) => return Ok((false, false)),
         }
         let has_before = self.before.unauthored.is_empty();
         if self.before.has_plain_key(&self.key) {

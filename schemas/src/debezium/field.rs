@@ -43,9 +43,7 @@ pub(super) enum Wire {
     DecimalText,
     Text,
     Json,
-    Bytes,
-    /// Bytes that a connector writes as text.
-    Encoded(BinaryStrings),
+    Bytes(BinaryStrings),
     Uuid,
     /// Days since 1970-01-01.
     Days,
@@ -114,7 +112,7 @@ impl Field {
     }
 }
 
-/// The marker of a value that the source did not send, in the two forms in which it travels.
+/// The marker of a value that the source did not send, in the forms in which it travels.
 #[derive(Clone, Debug)]
 pub(super) struct Placeholder {
     text: String,
@@ -129,13 +127,12 @@ impl Placeholder {
         Self { text: text.to_owned(), base64: STANDARD.encode(text), hex }
     }
 
-    /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes its base64, arrays the text as their
-    /// only element.
+    /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes the text or what bytes are written as, arrays
+    /// the text as their only element.
     fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
         match (token, wire) {
-            (Token::String(s), Wire::Bytes) => s.is(&self.base64) || s.is(&self.text),
-            (Token::String(s), Wire::Encoded(_)) => s.is(&self.text) || s.is(&self.base64) || s.is(&self.hex),
-            (Token::String(s), Wire::Declared { .. }) if ty == LogicalType::Bytes => s.is(&self.text) || s.is(&self.base64) || s.is(&self.hex),
+            (Token::String(s), Wire::Bytes(strings)) => self.is_bytes(s, strings),
+            (Token::String(s), Wire::Declared { binary_strings, .. }) if ty == LogicalType::Bytes => self.is_bytes(s, binary_strings),
             (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
             (Token::Array(raw), _) => {
                 let inner = raw[1..raw.len() - 1].trim_ascii();
@@ -143,6 +140,10 @@ impl Placeholder {
             }
             _ => false,
         }
+    }
+
+    fn is_bytes(&self, s: &JsonStr<'_>, strings: BinaryStrings) -> bool {
+        s.is(if strings == BinaryStrings::Hex { &self.hex } else { &self.base64 }) || s.is(&self.text)
     }
 }
 
@@ -186,8 +187,7 @@ pub(super) fn read<'s>(
         },
         Wire::Text => Value::Text(text(string(&token)?, &mut unpacked.text)?),
         Wire::Json => document(text(string(&token)?, &mut unpacked.text)?)?,
-        Wire::Bytes => Value::Bytes(base64(string(&token)?, unpacked)?),
-        Wire::Encoded(strings) => Value::Bytes(encoded(string(&token)?, strings, unpacked)?),
+        Wire::Bytes(strings) => Value::Bytes(bytes(string(&token)?, strings, unpacked)?),
         Wire::Uuid => uuid(text(string(&token)?, &mut unpacked.text)?)?,
         Wire::Days => Value::Date(temporal::day(signed(number(&token)?)?)?),
         Wire::Time { per_second } => Value::Time(temporal::scaled(signed(number(&token)?)?, per_second, ty)?),
@@ -237,7 +237,7 @@ fn declared<'s>(
         }
         (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::String(s)) if !s.escaped => decimal_text(s.raw, unpacked)?,
         (LogicalType::Text, Token::String(s)) => Value::Text(text(s, &mut unpacked.text)?),
-        (LogicalType::Bytes, Token::String(s)) => Value::Bytes(encoded(s, binary_strings, unpacked)?),
+        (LogicalType::Bytes, Token::String(s)) => Value::Bytes(bytes(s, binary_strings, unpacked)?),
         (LogicalType::Uuid, Token::String(s)) => uuid(text(s, &mut unpacked.text)?)?,
         (LogicalType::Date, Token::Number(digits)) => Value::Date(temporal::day(signed(digits)?)?),
         (LogicalType::Time { digits: d }, Token::Number(digits)) => Value::Time(temporal::scaled(signed(digits)?, unit(d), ty)?),
@@ -329,15 +329,7 @@ fn variable_decimal<'s>(token: &Token<'_>, unpacked: &'s mut Unpacked) -> Result
     Ok(Decimal { unscaled: unscaled(value.ok_or(Fault::Kind)?, unpacked)?, scale })
 }
 
-fn base64<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
-    let Unpacked { text: scratch, bytes } = unpacked;
-    bytes.clear();
-    STANDARD.decode_vec(text(s, scratch)?, bytes).map_err(|_| Fault::Kind)?;
-    Ok(bytes)
-}
-
-/// Bytes that a connector has written as text.
-fn encoded<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
+fn bytes<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
     let Unpacked { text: scratch, bytes } = unpacked;
     bytes.clear();
     let text = text(s, scratch)?;
@@ -360,7 +352,7 @@ fn encoded<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacke
 
 /// The unscaled integer of a decimal, no longer than that of the greatest number of any source: arithmetic on more would take too long.
 fn unscaled<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
-    let bytes = base64(s, unpacked)?;
+    let bytes = bytes(s, BinaryStrings::Base64, unpacked)?;
     if bytes.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(bytes) }
 }
 

@@ -8,11 +8,12 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use self::file::{Case, STORES};
 use self::run::{Verdict, Verdicts};
-use crate::harness::stack;
+use crate::tidy::{root, sources};
 
 /// Every case, by id, and its verdicts.
 struct Outcome {
@@ -35,7 +36,7 @@ fn outcome() -> &'static Outcome {
 }
 
 fn read() -> BTreeMap<String, Case> {
-    let folder = stack::root().join("tests/cases");
+    let folder = root().join("tests/cases");
     let files = std::fs::read_dir(&folder).expect("the folder of cases");
     let case = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.expect("an entry").path();
@@ -94,23 +95,11 @@ fn exists(test: &str) -> bool {
     let (module, name) = test.rsplit_once("::").unwrap_or(("", test));
     let wanted = format!("fn {name}(");
     let last = module.rsplit("::").find(|part| *part != "tests").unwrap_or_default();
-    let mut folders = vec![stack::root()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                if !["target", ".git", ".native"].iter().any(|skipped| entry.file_name() == *skipped) {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|e| e == "rs")
-                && path.components().any(|c| c.as_os_str().to_str().is_some_and(|c| c.trim_end_matches(".rs") == last))
-                && std::fs::read_to_string(&path).is_ok_and(|text| text.contains(&wanted))
-            {
-                return true;
-            }
-        }
-    }
-    false
+    let is_there = |file: &Path| {
+        file.components().any(|c| Path::new(c.as_os_str()).file_stem().is_some_and(|stem| stem == last))
+            && std::fs::read_to_string(file).is_ok_and(|text| text.contains(&wanted))
+    };
+    ["schemas", "topology", "processor", "tests"].iter().flat_map(|room| sources(&root().join(room).join("src"))).any(|file| is_there(&file))
 }
 
 /// One line for every case and store, and what it comes to.

@@ -36,10 +36,10 @@ pub fn run(cases: &BTreeMap<String, Case>) -> Verdicts {
     }
     let mut process = topology.run().start();
     let address = process.http(Duration::from_secs(30));
-    let mut waiting = BTreeMap::new();
+    let (mut waiting, mut ends) = (BTreeMap::new(), BTreeMap::new());
     let settled = wait::until(SETTLE, || {
         process.assert_running();
-        waiting = unsettled(&kafka, &topology, &tables, &status(&address)?);
+        waiting = unsettled(&kafka, &topology, &tables, &status(&address)?, &mut ends);
         if waiting.is_empty() { Ok(()) } else { Err(format!("{} tables are under way", waiting.len())) }
     });
     let stopped = status(&address).unwrap_or_default();
@@ -61,8 +61,6 @@ fn name(id: &str, n: usize) -> String {
 
 /// The topology file; JSON is YAML.
 fn file(topology: &Topology, tables: &[(String, &Table)]) -> String {
-    let written = topology.yaml();
-    let stores = written.lines().skip_while(|l| *l != "stores:").take_while(|l| *l != "tables:").collect::<Vec<_>>().join("\n");
     let mut sources: Vec<serde_json::Value> = Vec::new();
     let mut source_of = |table: &Table| {
         let kind = match table.connector.as_str() {
@@ -96,9 +94,10 @@ fn file(topology: &Topology, tables: &[(String, &Table)]) -> String {
         })
         .collect();
     format!(
-        "topology: {}\nkafka: {{ brokers: [\"{}\"] }}\ndefaults: {{ log: {{ partitions: 1, replication: 1 }} }}\nsources:\n{sources}{stores}\ntables:\n{entries}",
+        "topology: {}\nkafka: {{ brokers: [\"{}\"] }}\ndefaults: {{ log: {{ partitions: 1, replication: 1 }} }}\nsources:\n{sources}stores:\n{}tables:\n{entries}",
         topology.name,
         stack::kafka(),
+        topology.stores_yaml(),
     )
 }
 
@@ -108,8 +107,14 @@ fn status(address: &str) -> Result<Status, String> {
     serde_json::from_str(&text).map_err(|e| e.to_string())
 }
 
-/// Tables that are still to be read or landed, and where they are.
-fn unsettled(kafka: &Kafka, topology: &Topology, tables: &[(String, &Table)], status: &Status) -> BTreeMap<String, String> {
+/// Tables that are still to be read or landed, and where they are. `ends` keeps the ends of the logs to which nothing more comes.
+fn unsettled<'t>(
+    kafka: &Kafka,
+    topology: &Topology,
+    tables: &'t [(String, &Table)],
+    status: &Status,
+    ends: &mut BTreeMap<&'t str, i64>,
+) -> BTreeMap<String, String> {
     let mut waiting = BTreeMap::new();
     for (table, sent) in tables {
         let source = status.sources.get(&topology.source(table)).and_then(|partitions| partitions.get(&0));
@@ -118,7 +123,7 @@ fn unsettled(kafka: &Kafka, topology: &Topology, tables: &[(String, &Table)], st
             continue;
         }
         let log = topology.log(table);
-        let end = if kafka.partitions(&log) == 0 { 0 } else { kafka.ends(&log).get(&0).copied().unwrap_or(0) };
+        let end = *ends.entry(table).or_insert_with(|| kafka.ends(&log).get(&0).copied().unwrap_or(0));
         for (_, store) in STORES {
             let partition = status.replicas.get(&format!("{store}.{table}")).and_then(|r| r.partitions.get(&0));
             if end > 0 && partition.is_none_or(|p| p.stopped.is_none() && p.next.unwrap_or(0) < end) {

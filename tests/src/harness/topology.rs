@@ -101,6 +101,22 @@ impl Topology {
              sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\nstores:\n",
             self.name, self.brokers, self.client, self.log_partitions, self.prefix
         );
+        yaml.push_str(&self.stores_yaml());
+        yaml.push_str("tables:\n");
+        for table in &self.tables {
+            writeln!(yaml, "  - id: {table}\n    source: shopdb\n    schema: public\n    name: {table}").expect("text grows");
+            yaml.push_str(&self.table_extra);
+            yaml.push_str("    replicas:\n");
+            for store in &self.stores {
+                writeln!(yaml, "      - {{ store: {} }}", store.id()).expect("text grows");
+            }
+        }
+        yaml
+    }
+
+    /// The entries of its stores.
+    pub fn stores_yaml(&self) -> String {
+        let mut yaml = String::new();
         for store in &self.stores {
             match store {
                 Store::Postgres { server, database, schema } => {
@@ -119,15 +135,6 @@ impl Topology {
                 }
             }
             .expect("text grows");
-        }
-        yaml.push_str("tables:\n");
-        for table in &self.tables {
-            writeln!(yaml, "  - id: {table}\n    source: shopdb\n    schema: public\n    name: {table}").expect("text grows");
-            yaml.push_str(&self.table_extra);
-            yaml.push_str("    replicas:\n");
-            for store in &self.stores {
-                writeln!(yaml, "      - {{ store: {} }}", store.id()).expect("text grows");
-            }
         }
         yaml
     }
