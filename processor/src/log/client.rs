@@ -16,14 +16,15 @@ fn base(kafka: &KafkaPlan) -> ClientConfig {
     for (key, value) in &kafka.client {
         let _ = config.set(key, value);
     }
-    if let Ok(areas) = std::env::var("LANDFALL_KAFKA_DEBUG") {
+    let areas = std::env::var("LANDFALL_KAFKA_DEBUG").ok();
+    if let Some(areas) = &areas {
         let _ = config.set("debug", areas);
     }
     default(&mut config, &["client.id"], "landfall");
     default(&mut config, &["topic.metadata.refresh.interval.ms"], "10000");
     default(&mut config, &["reconnect.backoff.max.ms"], "2000");
     let _ = config.set("bootstrap.servers", kafka.brokers.join(","));
-    let level = if config.get("debug").is_some() { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
+    let level = if areas.is_some() { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
     let _ = config.set_log_level(level);
     if let Some(security) = &kafka.security {
         let protocol = match security.protocol {
@@ -74,6 +75,10 @@ pub fn admin(kafka: &KafkaPlan) -> ClientConfig {
 /// A member of a consumer group. Offsets are stored by nobody but us, and an offset that is out of range is an error (law 8).
 pub fn member(kafka: &KafkaPlan, group: &str) -> ClientConfig {
     let mut config = reader(kafka);
+    // Which incarnation of a topic is read stands in no answer of the client, only in these lines (`voice::Said::Incarnation`).
+    let areas = config.get("debug").map_or_else(|| "metadata".to_owned(), |areas| format!("{areas},metadata"));
+    let _ = config.set("debug", areas);
+    let _ = config.set_log_level(RDKafkaLogLevel::Debug);
     let _ = config.set("group.id", group);
     let _ = config.set("partition.assignment.strategy", "cooperative-sticky");
     // How long the group waits for a member that went silent. Rebalancing costs little here (the sinks fence), so the wait is short.

@@ -51,7 +51,7 @@ pub struct Context(std::sync::Arc<Acks>);
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        let _ = voice::log(level, facility, message);
+        drop(voice::log(level, facility, message));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

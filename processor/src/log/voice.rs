@@ -6,6 +6,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel as Level;
@@ -22,7 +24,7 @@ pub struct Voice;
 
 impl ClientContext for Voice {
     fn log(&self, level: Level, facility: &str, message: &str) {
-        let _ = log(level, facility, message);
+        drop(log(level, facility, message));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -32,25 +34,52 @@ impl ClientContext for Voice {
 
 impl ConsumerContext for Voice {}
 
-/// Passes a line of the client on to our own log. True where it says that the group's coordinator refused a commit, in whole or in part.
-///
-/// This line is the only word on that: the binding never calls `ConsumerContext::commit_callback` for a commit that somebody asked for and
-/// nobody waits for (rust-rdkafka 856), and the client then reports to its log. A refusal is no event of its own: it belongs to every
-/// rebalance, and the offset is committed again.
-pub fn log(level: Level, facility: &str, line: &str) -> bool {
+/// What a line of the client's log tells that no call of it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The group's coordinator refused a commit, in whole or in part.
+    ///
+    /// This line is the only word on that: the binding never calls `ConsumerContext::commit_callback` for a commit that somebody asked for and
+    /// nobody waits for (rust-rdkafka 856), and the client then reports to its log. A refusal is no event of its own: it belongs to every
+    /// rebalance, and the offset is committed again.
+    CommitRefused,
+    /// From now on the client reads this incarnation of a topic (law 8).
+    ///
+    /// The client follows a topic that was deleted and made again to its new id in silence and goes on at the old offset, or at the first where the
+    /// broker forgot it. The line is written before the first fetch by the new id is sent, and comes by the queue that brings the records.
+    Incarnation {
+        /// The topic.
+        topic: String,
+        /// Its id.
+        id: [u8; 16],
+    },
+}
+
+/// Passes a line of the client on to our own log, and tells what it means to us.
+pub fn log(level: Level, facility: &str, line: &str) -> Option<Said> {
     if facility == "COMMITFAIL" {
         tracing::info!(line, "offsets were not committed, they will be again");
-        return true;
+        return Some(Said::CommitRefused);
     }
     if is_meant(facility, line) {
-        return false;
+        return None;
     }
     match level {
         Level::Emerg | Level::Alert | Level::Critical | Level::Error | Level::Warning => tracing::warn!(target: "kafka", facility, "{line}"),
-        Level::Notice | Level::Info => tracing::info!(target: "kafka", facility, "{line}"),
-        Level::Debug => tracing::debug!(target: "kafka", facility, "{line}"),
+        Level::Notice => tracing::info!(target: "kafka", facility, "{line}"),
+        // A member of a group is asked for all of its lines, for the sake of one.
+        Level::Info | Level::Debug => tracing::debug!(target: "kafka", facility, "{line}"),
     }
-    false
+    (facility == "METADATA").then(|| incarnation(line)).flatten()
+}
+
+/// Reads `… Topic T changed id from A to B`.
+fn incarnation(line: &str) -> Option<Said> {
+    let (before, ids) = line.split_once(" changed id from ")?;
+    let (_, topic) = before.rsplit_once("Topic ")?;
+    let (_, id) = ids.split_once(" to ")?;
+    let id = STANDARD_NO_PAD.decode(id).ok()?.try_into().ok()?;
+    Some(Said::Incarnation { topic: topic.to_owned(), id })
 }
 
 /// An error that belongs to no call, such as a topic that is not there. That a connection failed is a line of the log already.
@@ -108,7 +137,7 @@ impl Listening {
 impl ClientContext for Listening {
     fn log(&self, level: Level, facility: &str, message: &str) {
         // What matters of it is in the error that the caller gets.
-        let _ = log(Level::Debug, facility, message);
+        drop(log(Level::Debug, facility, message));
         if facility == "FAIL" && !matches!(level, Level::Debug | Level::Info) {
             // The name of the client's thread comes first.
             self.note(message.split_once("]: ").map_or(message, |(_, reason)| reason));
@@ -161,6 +190,14 @@ mod tests {
         assert!(is_meant("CONFWARN", ignored));
         assert!(!is_meant("CONFWARN", "Configuration `retry.backoff.ms` with value 9 is greater than configuration `retry.backoff.max.ms`"));
         assert!(!is_meant("FAIL", "and will be ignored by this"));
+    }
+
+    #[test]
+    fn a_topic_that_became_another_is_heard_of() {
+        let line = "[thrd:main]: Topic shop.public.orders changed id from AAAAAAAAAAAAAAAAAAAAAA to AQIDBAUGBwgJCgsMDQ4PEA";
+        let id = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+        assert_eq!(log(Level::Debug, "METADATA", line), Some(Said::Incarnation { topic: "shop.public.orders".to_owned(), id }));
+        assert_eq!(log(Level::Debug, "METADATA", "[thrd:main]: Topic shop.public.orders [0] Leader 1 Epoch 0"), None);
     }
 
     #[test]

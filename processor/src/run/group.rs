@@ -12,15 +12,20 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, TopicPartitionList};
 
-use crate::log::voice;
+use crate::log::voice::{self, Said};
 
-/// How a stage answers rebalances.
+/// How a stage answers rebalances, and what it wants to hear of beside them.
 pub(super) trait Rebalance: Send + Sync + Sized + 'static {
-    /// What the session is to know of one.
+    /// What the session is to know.
     type Event: Send;
 
     /// Takes partitions that were assigned, or gives them back.
     fn answer(&self, consumer: &BaseConsumer<Member<Self>>, assigned: bool, partitions: &mut TopicPartitionList) -> Self::Event;
+
+    /// Before the first record of an incarnation of a topic: which one it is.
+    fn identified(&self, _topic: String, _incarnation: [u8; 16]) -> Option<Self::Event> {
+        None
+    }
 }
 
 /// The context of a stage's consumer; clones share what was heard.
@@ -50,7 +55,12 @@ impl<R: Rebalance> Member<R> {
         &self.0.stage
     }
 
-    /// The rebalances that were answered since the last call. Asked after every record.
+    fn note(&self, event: R::Event) {
+        self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.0.changed.store(true, Ordering::Release);
+    }
+
+    /// What was heard since the last call. Asked before every record.
     pub(super) fn take_events(&self) -> Vec<R::Event> {
         if !self.0.changed.load(Ordering::Acquire) {
             return Vec::new();
@@ -72,8 +82,10 @@ impl<R: Rebalance> Member<R> {
 
 impl<R: Rebalance> ClientContext for Member<R> {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        if voice::log(level, facility, line) {
-            self.note_refusal();
+        match voice::log(level, facility, line) {
+            Some(Said::CommitRefused) => self.note_refusal(),
+            Some(Said::Incarnation { topic, id }) => self.0.stage.identified(topic, id).into_iter().for_each(|event| self.note(event)),
+            None => {}
         }
     }
 
@@ -85,9 +97,7 @@ impl<R: Rebalance> ClientContext for Member<R> {
 impl<R: Rebalance> ConsumerContext for Member<R> {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
         let assigned = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
-        let event = self.0.stage.answer(consumer, assigned, partitions);
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        self.0.changed.store(true, Ordering::Release);
+        self.note(self.0.stage.answer(consumer, assigned, partitions));
     }
 }
 

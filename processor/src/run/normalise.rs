@@ -204,7 +204,7 @@ impl Session<'_> {
         self.owned.values().any(|o| !o.stopped && o.core.outstanding() > 0)
     }
 
-    /// What rebalances brought.
+    /// What rebalances brought, and which incarnation of a topic is read.
     fn handle_events(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         for event in self.member.take_events() {
             self.shared.observer.rebalanced();
@@ -218,6 +218,7 @@ impl Session<'_> {
                         self.shared.observer.source_assigned(&name.0, name.1, false);
                     }
                 }
+                Event::Identified(topic, incarnation) => self.identified(consumer, &topic, incarnation)?,
                 Event::Assigned(partitions) => {
                     for (topic, partition, metadata) in partitions {
                         self.assign(consumer, topic, partition, &metadata)?;

@@ -13,7 +13,7 @@ use crate::run::group::{self, Member, Rebalance};
 /// The input topics' consumer.
 pub(super) type Consumer = BaseConsumer<Member<ByCommit>>;
 
-/// What a rebalance brought.
+/// What was heard.
 #[derive(Debug)]
 pub(super) enum Event {
     /// Topics and partitions that are ours now, with the metadata of their committed offsets.
@@ -22,6 +22,8 @@ pub(super) enum Event {
     Failed(KafkaError),
     /// Those that are no longer ours.
     Revoked(Vec<(String, i32)>),
+    /// The records of a topic that come now are of this incarnation of it.
+    Identified(String, [u8; 16]),
 }
 
 /// Knows what stands to be committed of each partition.
@@ -46,6 +48,10 @@ impl Rebalance for ByCommit {
             tracing::warn!(%error, "giving partitions back failed");
         }
         Event::Revoked(names)
+    }
+
+    fn identified(&self, topic: String, incarnation: [u8; 16]) -> Option<Event> {
+        Some(Event::Identified(topic, incarnation))
     }
 }
 

@@ -136,14 +136,27 @@ impl Session<'_> {
         let described = self.topics.describe(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         for (topic, described) in names.iter().zip(described) {
             let Some(described) = described else { continue };
-            let Some(input) = self.inputs.get_mut(topic) else { continue };
-            if let Err(changed) = input.pinned.check(described) {
-                let reason = changed_reason(&changed);
-                input.refused = Some(reason.clone());
-                let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| o.name.0 == *topic && !o.stopped).map(|(s, _)| *s).collect();
-                for slot in slots {
-                    self.stop(consumer, slot, reason.clone())?;
-                }
+            self.compare(consumer, topic, described)?;
+        }
+        Ok(())
+    }
+
+    /// The client says which incarnation of a topic it reads from now on: none of its records is taken for one of another (law 8).
+    pub(super) fn identified(&mut self, consumer: &Consumer, topic: &str, incarnation: [u8; 16]) -> Result<(), SessionError> {
+        // A topic that is not in use yet is described when it is taken into use.
+        let Some(input) = self.inputs.get(topic).filter(|i| i.refused.is_none()) else { return Ok(()) };
+        self.compare(consumer, topic, Described { incarnation, ..input.described })
+    }
+
+    /// Compares a topic with what is pinned of it, and stops it where it is no longer the same.
+    fn compare(&mut self, consumer: &Consumer, topic: &str, described: Described) -> Result<(), SessionError> {
+        let Some(input) = self.inputs.get_mut(topic) else { return Ok(()) };
+        if let Err(changed) = input.pinned.check(described) {
+            let reason = changed_reason(&changed);
+            input.refused = Some(reason.clone());
+            let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| o.name.0 == *topic && !o.stopped).map(|(s, _)| *s).collect();
+            for slot in slots {
+                self.stop(consumer, slot, reason.clone())?;
             }
         }
         Ok(())
