@@ -4,6 +4,7 @@
 //! encoding, and the vendor dialects that turn a source document into a change. Everything here is pure and total: no I/O, no clock, no
 //! async, no panic on any input. Dependency direction: nothing in the workspace stands below this crate (ARCHITECTURE.md, Workspace).
 
+pub mod avro;
 pub mod capture;
 pub mod change;
 pub mod civil;

@@ -46,6 +46,22 @@ impl<'a> Schema<'a> {
         serde_json::from_str(text).map_err(reject)
     }
 
+    /// A column that another encoding describes.
+    pub(super) fn column(
+        field: &'a str,
+        r#type: &'a str,
+        name: Option<&'a str>,
+        optional: bool,
+        parameters: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    ) -> Self {
+        Self { r#type: r#type.into(), name: name.map(Cow::from), optional, field: Some(field.into()), fields: None, parameters: Some(parameters) }
+    }
+
+    /// A row of such columns.
+    pub(super) fn row_of(columns: Vec<Self>) -> Self {
+        Self { r#type: "struct".into(), name: None, optional: false, field: None, fields: Some(columns), parameters: None }
+    }
+
     /// The fields of a struct.
     pub(super) fn fields(&self) -> &[Self] {
         self.fields.as_deref().unwrap_or_default()
@@ -127,6 +143,10 @@ impl<'a> Schema<'a> {
             ("io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp", "int64") => timestamp(MILLIS, 3),
             ("io.debezium.time.MicroTimestamp", "int64") => timestamp(MICROS, 6),
             ("io.debezium.time.NanoTimestamp", "int64") => timestamp(NANOS, 9),
+            // Avro's own instants; a connector's have names of Connect.
+            ("timestamp-millis", "int64") => Some((Wire::Timestamp { per_second: MILLIS }, LogicalType::TimestampTz { digits: 3 })),
+            ("timestamp-micros", "int64") => Some((Wire::Timestamp { per_second: MICROS }, LogicalType::TimestampTz { digits: 6 })),
+            ("timestamp-nanos", "int64") => Some((Wire::Timestamp { per_second: NANOS }, LogicalType::TimestampTz { digits: 9 })),
             ("io.debezium.time.ZonedTimestamp", "string") => Some((Wire::Iso, LogicalType::TimestampTz { digits: 6 })),
             ("io.debezium.time.Year", "int32") => Some((Wire::Integer, LogicalType::Int32)),
             ("org.apache.kafka.connect.data.Decimal", "bytes") => self.decimal(),

@@ -5,28 +5,49 @@
 
 use std::sync::Arc;
 
+use super::avro::{self, Layout};
 use super::connect::Schema;
 use super::document::{Opened, Seen, close, open};
 use super::envelope::{Envelope, Kind};
-use super::field::{Field, Placeholder, Unpacked};
-use super::plan::{self, Fit, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
+use super::field::{Datum, Field, Placeholder, Unpacked};
+use super::plan::{self, Fit, Image, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
+use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
-use super::{Changes, Decoded, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
+use super::{Changes, Decoded, Encoding, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
+use crate::avro::{Budget, Frame};
 use crate::change::{Change, Op, SourceBlock};
 use crate::json::{JsonStr, Scanner, Token};
 use crate::sequence::Sequence;
 use crate::table::ColumnSet;
 use crate::types::LogicalType;
+use crate::wire::Reader;
 
 /// A key document: its members, and the shape that says what they mean.
 struct KeyDocument<'a> {
     shape: Arc<KeyShape>,
-    tokens: KeyTokens<'a>,
+    members: KeyMembers<'a>,
+}
+
+/// The members of a key, as they lie in their record.
+enum KeyMembers<'a> {
+    Json(KeyTokens<'a>),
+    Avro(&'a [u8], Arc<Layout>),
+}
+
+impl KeyDocument<'_> {
+    /// The value of a member.
+    #[inline]
+    fn member(&self, member: usize) -> Option<Datum<'_>> {
+        match &self.members {
+            KeyMembers::Json(tokens) => tokens[member].map(Datum::Json),
+            KeyMembers::Avro(bytes, layout) => layout.member(member, bytes),
+        }
+    }
 }
 
 /// What the schema part of a value describes.
 #[derive(Clone, Debug)]
-enum ValueSchema {
+pub(super) enum ValueSchema {
     /// The rows of an envelope, with a number that tells schemas apart.
     Rows { id: u32, fields: Result<Arc<Vec<Field>>, Reject> },
     /// Something else, such as a heartbeat.
@@ -49,6 +70,7 @@ pub struct Decoder {
     value_schemas: Recent<Seen<ValueSchema>>,
     /// Keys without a schema part.
     bare_keys: Recent<(Vec<String>, KeySchema)>,
+    registry: Registry,
     /// Plans of rows with a schema part: its number, the key's number.
     plans: Recent<(u32, u32, Planned)>,
     /// Plans of rows without: names of the row's members, the key's number.
@@ -77,6 +99,7 @@ impl Decoder {
             header_schemas: Recent::default(),
             value_schemas: Recent::default(),
             bare_keys: Recent::default(),
+            registry: Registry::default(),
             plans: Recent::default(),
             bare_plans: Recent::default(),
             key_plans: Recent::default(),
@@ -103,6 +126,9 @@ impl Decoder {
         // A key is judged only where a row needs it: heartbeats and the like have keys of their own.
         let key = self.open_key(record.key);
         let Some(value) = record.value else { return self.tombstone(key) };
+        if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
+            return self.registered(framed?, key, &record);
+        }
         let mut opened = self.open_value(value)?;
         self.current = self.guess(opened.schema.as_ref(), &key);
         let mut is_written = false;
@@ -120,6 +146,51 @@ impl Decoder {
             Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
             Kind::Row(op) => self.row(op, &envelope, opened.schema, key?, &record),
         }
+    }
+
+    /// Decodes a record whose value names a registered schema.
+    fn registered<'d>(
+        &'d mut self,
+        framed: Frame<'d>,
+        key: Result<Option<KeyDocument<'d>>, Reject>,
+        record: &Record<'d>,
+    ) -> Result<Decoded<'d>, Reject> {
+        let (schema, layouts) = self.registry.value(framed.id, &self.options, &mut self.next_id)?;
+        self.current = self.guess(Some(&schema), &key);
+        let row = layouts.row();
+        let (mut reader, mut budget) = (Reader::new(framed.body), Budget::of(framed.body.len()));
+        let mut is_written = false;
+        let envelope = Envelope::parse_avro(&layouts, &mut reader, &mut budget, |reader, budget| {
+            let (Some(plan), Some(row)) = (&self.current, row) else { return false };
+            is_written = self.after.write_avro(plan, row, reader, budget, &mut self.writer).is_ok();
+            is_written
+        })?;
+        reader.finish().map_err(|e| avro::invalid("value", e))?;
+        if !is_written {
+            self.current = None;
+        }
+        match envelope.kind(&self.options.table)? {
+            Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
+            Kind::Row(op) => self.row(op, &envelope, Some(schema), key?, record),
+        }
+    }
+
+    /// Id of a registered schema that a record names and that has not been brought yet: it is to be asked for, and the record decoded then.
+    #[inline]
+    pub fn wanted(&self, record: &Record<'_>) -> Option<u64> {
+        let named = |encoding, bytes: Option<&[u8]>| Registry::frame(&self.options, encoding, bytes?, "record")?.ok().map(|f| f.id);
+        let lacks = |id: &u64| self.registry.lacks(*id);
+        named(self.options.encoding, record.value).filter(lacks).or_else(|| named(Encoding::Detected, record.key).filter(lacks))
+    }
+
+    /// Takes in what the registry says of an id.
+    pub fn bring(&mut self, id: u64, registered: &Registered) {
+        self.registry.bring(id, registered);
+    }
+
+    /// Forgets which ids the registry did not have: they may have come since.
+    pub fn forget_unknown(&mut self) {
+        self.registry.forget_unknown();
     }
 
     /// The plan of the last row of a record like this one: a guess, which saves passing over the row before it is written.
@@ -148,22 +219,22 @@ impl Decoder {
     ) -> Result<Decoded<'d>, Reject> {
         let (sequence, snapshot) = envelope.source.sequence(&self.options, self.epoch, record.offset, op == Op::Read)?;
         let is_delete = op == Op::Delete;
-        let text = if is_delete { envelope.before } else { envelope.after };
-        if text.is_none() && !is_delete {
+        let image = if is_delete { envelope.before.as_ref() } else { envelope.after.as_ref() };
+        if image.is_none() && !is_delete {
             let reason = format!("a change `{}` of table {:?} has no row behind it", op.letter(), self.options.table);
             return Err(Reject::new(Code::EnvelopeRowMissing, reason));
         }
         if key.is_none() && self.options.primary_key.is_none() {
             return Err(self.no_key());
         }
-        let plan = self.plan(schema, text, is_delete, key.as_ref())?;
+        let plan = self.plan(schema, image, is_delete, key.as_ref())?;
         let mut moved = false;
         if is_delete {
-            self.key_of_delete(&plan, text, key.as_ref())?;
+            self.key_of_delete(&plan, image, key.as_ref())?;
         } else {
             self.key_of_row(&plan, key.as_ref())?;
         }
-        let before = if op == Op::Update { envelope.before } else { None };
+        let before = if op == Op::Update { envelope.before.as_ref() } else { None };
         let mut has_before = false;
         if let Some(before) = before {
             (has_before, moved) = self.read_before(&plan, before)?;
@@ -189,6 +260,7 @@ impl Decoder {
                 }
             }
         }
+        let transaction = source.transaction.map(|id| id.text(&mut self.texts[4]));
         let this: &'d Self = self;
         let text = |i: usize| -> Option<&'d str> {
             let text: JsonStr<'d> = named[i]?;
@@ -199,7 +271,10 @@ impl Decoder {
             database: text(1).unwrap_or_default(),
             schema: text(2).unwrap_or_default(),
             table: text(3).unwrap_or_default(),
-            transaction: source.transaction.or_else(|| text(4)),
+            transaction: match transaction {
+                Some(id) => Some(id.unwrap_or(this.texts[4].as_str())),
+                None => text(4),
+            },
             transaction_order: envelope.transaction_order,
         };
         let change = Change {
@@ -256,14 +331,9 @@ impl Decoder {
     }
 
     /// Whether `before` can be kept, and whether it says that the key changed; that key is left in `former_key` then.
-    fn read_before(&mut self, plan: &Plan, text: &str) -> Result<(bool, bool), Reject> {
+    fn read_before(&mut self, plan: &Plan, image: &Image<'_>) -> Result<(bool, bool), Reject> {
         let overridden = self.options.primary_key.is_some();
-        let written = match self.before.write(plan, &mut Scanner::new(text), &mut self.writer) {
-            // It may hold the key alone.
-            Ok(Fit::OtherMembers) => self.before.write_gathered(plan, text, &mut self.writer),
-            outcome => outcome.map(drop),
-        };
-        match written {
+        match self.before.write_image(plan, image, &mut self.writer) {
             Ok(()) => {}
             Err(reject) if overridden => return Err(reject),
             // Only the key is owed to anybody; an image that cannot be read is no image.
@@ -301,7 +371,7 @@ impl Decoder {
 
     fn key_of_record(&mut self, plan: &Plan, document: &KeyDocument<'_>) -> Result<(), Reject> {
         self.key.clear();
-        let KeyDocument { shape, tokens } = document;
+        let shape = &document.shape;
         for position in 0..plan.schema.key().len() {
             let name = plan.key_type(position).map_or("", |(name, _)| name);
             let member = match self.options.primary_key {
@@ -309,7 +379,7 @@ impl Decoder {
                 Some(_) => shape.member(name),
             };
             let Some(member) = member else { return Err(self.key_lacks(name)) };
-            self.key.push_member(plan, position, &shape.fields[member], tokens[member], &mut self.writer)?;
+            self.key.push_member(plan, position, &shape.fields[member], document.member(member), &mut self.writer)?;
         }
         Ok(())
     }
@@ -331,13 +401,13 @@ impl Decoder {
             shape = Arc::new(KeyShape::new(shape.id, shape.fields.iter().map(as_number).collect(), shape.order.clone()));
         }
         std::mem::swap(&mut self.key, &mut self.former_key);
-        let read = self.key_of_record(plan, &KeyDocument { shape, tokens });
+        let read = self.key_of_record(plan, &KeyDocument { shape, members: KeyMembers::Json(tokens) });
         std::mem::swap(&mut self.key, &mut self.former_key);
         read.is_ok()
     }
 
     /// The key of a delete: the record key's, and from `before` only what the record key lacks.
-    fn key_of_delete(&mut self, plan: &Plan, before: Option<&str>, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
+    fn key_of_delete(&mut self, plan: &Plan, before: Option<&Image<'_>>, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
         if self.options.primary_key.is_none() {
             let Some(document) = document else { return Err(self.no_key()) };
             return self.key_of_record(plan, document);
@@ -348,18 +418,16 @@ impl Decoder {
             let name = plan.key_type(position).map_or("", |(name, _)| name);
             let member = document.and_then(|d| Some((d, d.shape.member(name)?)));
             if let Some((document, member)) = member {
-                self.key.push_member(plan, position, &document.shape.fields[member], document.tokens[member], &mut self.writer)?;
+                self.key.push_member(plan, position, &document.shape.fields[member], document.member(member), &mut self.writer)?;
                 continue;
             }
-            let Some(text) = before else {
+            let Some(image) = before else {
                 let reason = format!("a delete carries no key column {name:?} of table {:?}", self.options.table);
                 return Err(Reject::new(Code::KeyMissing, reason));
             };
             if !is_read {
                 is_read = true;
-                if self.before.write(plan, &mut Scanner::new(text), &mut self.writer)? == Fit::OtherMembers {
-                    self.before.write_gathered(plan, text, &mut self.writer)?;
-                }
+                self.before.write_image(plan, image, &mut self.writer)?;
             }
             self.before.append_key(plan, position, &mut self.key)?;
         }
@@ -368,7 +436,7 @@ impl Decoder {
 
     /// The plan of a record's rows. Unless it deletes, its row has been written to `after` with it, perhaps on the way already: then `current`
     /// is the plan that it was written with.
-    fn plan(&mut self, schema: Option<ValueSchema>, text: Option<&str>, is_delete: bool, key: Option<&KeyDocument<'_>>) -> Planned {
+    fn plan(&mut self, schema: Option<ValueSchema>, image: Option<&Image<'_>>, is_delete: bool, key: Option<&KeyDocument<'_>>) -> Planned {
         // With a key of the options' own choosing, the record key's shape does not matter to the plan.
         let shape = key.map(|k| &k.shape).filter(|_| self.options.primary_key.is_none());
         let key_id = shape.map_or(0, |s| s.id);
@@ -382,18 +450,16 @@ impl Decoder {
                     }
                 };
                 let is_written = self.current.as_ref().is_some_and(|written| Arc::ptr_eq(written, &plan));
-                if let (Some(text), false, false) = (text, is_delete, is_written)
-                    && self.after.write(&plan, &mut Scanner::new(text), &mut self.writer)? == Fit::OtherMembers
-                {
-                    self.after.write_gathered(&plan, text, &mut self.writer)?;
+                if let (Some(image), false, false) = (image, is_delete, is_written) {
+                    self.after.write_image(&plan, image, &mut self.writer)?;
                 }
                 Ok(plan)
             }
             Some(ValueSchema::Other) => Err(Reject::new(Code::EnvelopeSchema, "the schema part describes no change event")),
-            None => match (text, key) {
-                (Some(text), _) => self.bare_plan(text, is_delete, key_id, shape),
-                (None, Some(key)) => self.key_plan(key),
-                (None, None) => Err(self.no_key()),
+            None => match (image, key) {
+                (Some(Image::Json(text)), _) => self.bare_plan(text, is_delete, key_id, shape),
+                (_, Some(key)) => self.key_plan(key),
+                (_, None) => Err(self.no_key()),
             },
         }
     }
@@ -476,6 +542,14 @@ impl Decoder {
     /// Reads a record key; `None` where there is none.
     fn open_key<'a>(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<KeyDocument<'a>>, Reject> {
         let Some(bytes) = bytes else { return Ok(None) };
+        if let Some(framed) = Registry::frame(&self.options, Encoding::Detected, bytes, "key") {
+            let Frame { id, body } = framed?;
+            let (shape, layout) = self.registry.key(id, &self.options, &mut self.next_id)?;
+            let mut reader = Reader::new(body);
+            let passed = layout.pass(&mut reader, &mut Budget::of(body.len())).and_then(|()| reader.finish());
+            passed.map_err(|e| avro::invalid("key", e))?;
+            return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
+        }
         let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
             let fields = Schema::parse(text, "key")?.compile(&self.options);
             self.next_id += 1;
@@ -496,7 +570,7 @@ impl Decoder {
             None => return self.open_bare_key(text).map(Some),
         };
         let tokens = plan::gather(&shape.fields, text, "key")?;
-        Ok(Some(KeyDocument { shape, tokens }))
+        Ok(Some(KeyDocument { shape, members: KeyMembers::Json(tokens) }))
     }
 
     /// Reads a key without a schema part. Its columns are ordered as they were declared, however they stand in the record (case KEY-03).
@@ -505,7 +579,7 @@ impl Decoder {
             && let Ok(tokens) = plan::gather(&shape.fields, text, "key")
             && tokens.iter().all(Option::is_some)
         {
-            return Ok(KeyDocument { shape: Arc::clone(shape), tokens });
+            return Ok(KeyDocument { shape: Arc::clone(shape), members: KeyMembers::Json(tokens) });
         }
         let names = plan::names(text, "key")?;
         let shape = match self.bare_keys.find(|(n, _)| *n == names) {
@@ -523,7 +597,7 @@ impl Decoder {
             }
         };
         let tokens = plan::gather(&shape.fields, text, "key")?;
-        Ok(KeyDocument { shape, tokens })
+        Ok(KeyDocument { shape, members: KeyMembers::Json(tokens) })
     }
 
     fn open_value<'a>(&mut self, bytes: &'a [u8]) -> Result<Opened<'a, ValueSchema>, Reject> {

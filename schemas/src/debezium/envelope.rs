@@ -3,21 +3,28 @@
 //! One pass over the payload. The row after a change is nearly always of the shape of the last one, so it is written on the way; any other
 //! row is passed over (and checked), since what it means is known only with the operation, which stands behind it. Records that a connector sends beside changes are recognised by their shape, wherever they turn up (cases TXN-01, CTL-02).
 
+use std::sync::Arc;
+
 use super::Ignored;
-use super::members::Members;
+use super::avro::{self, Layout, Take};
+use super::field::Datum;
+use super::members::{self, Members};
+use super::plan::Image;
 use super::reject::{Code, Reject};
-use super::source::Source;
+use super::source::{self, Source};
+use crate::avro::{Budget, NodeId, Schema};
 use crate::change::Op;
 use crate::json::{JsonStr, Scanner, Token};
+use crate::wire::Reader;
 
 /// The members of a payload that matter, borrowed.
 #[derive(Debug, Default)]
 pub(super) struct Envelope<'a> {
     op: Option<JsonStr<'a>>,
-    /// The object, or `None` for null.
-    pub(super) before: Option<&'a str>,
-    /// The object, or `None` for null.
-    pub(super) after: Option<&'a str>,
+    /// The row, or `None` for null.
+    pub(super) before: Option<Image<'a>>,
+    /// The row, or `None` for null.
+    pub(super) after: Option<Image<'a>>,
     pub(super) source: Source<'a>,
     pub(super) transaction: Option<JsonStr<'a>>,
     pub(super) transaction_order: Option<i64>,
@@ -29,7 +36,7 @@ pub(super) struct Envelope<'a> {
 }
 
 /// The members of a payload.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Member {
     Before,
     After,
@@ -57,6 +64,56 @@ const MEMBERS: &[(&str, Member)] = &[
     ("\"tableChanges\":", Member::SchemaChange),
     ("\"historyRecord\":", Member::SchemaChange),
 ];
+
+/// How an envelope of Avro lies.
+#[derive(Debug)]
+pub(super) struct Layouts {
+    top: Layout,
+    steps: Vec<(Member, Take)>,
+    /// That of `before` and `after`.
+    row: Option<Arc<Layout>>,
+    source: Option<(Layout, Vec<source::Member>)>,
+    /// With, for each member, whether it is the order (true) or the id (false).
+    transaction: Option<(Layout, Vec<Option<bool>>)>,
+}
+
+impl Layouts {
+    /// The layout of the rows.
+    pub(super) fn row(&self) -> Option<&Layout> {
+        self.row.as_deref()
+    }
+
+    /// The layout of a value, and its row's type where it is a change event.
+    pub(super) fn of(schema: &Arc<Schema>) -> Result<(Self, Option<NodeId>), Reject> {
+        let bad = |what: &str| Reject::new(Code::EnvelopeSchema, what);
+        let top = Layout::of(schema, schema.root()).ok_or_else(|| bad("the registered schema of the value is not a record"))?;
+        let members = schema.record(schema.root()).unwrap_or_default();
+        let find = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.node);
+        let inner = |id: NodeId| schema.optional(id).map_or(id, |(_, inner)| inner);
+        let rows = [find("after"), find("before")].map(|row| row.map(inner));
+        if let [Some(after), Some(before)] = rows
+            && after != before
+        {
+            return Err(bad("`before` and `after` of the registered schema are of two types"));
+        }
+        let row = find("op").and(rows[0].or(rows[1]));
+        let source = find("source").and_then(|id| {
+            let names = schema.record(id)?.iter().map(|m| Source::member(&m.name)).collect();
+            Some((Layout::of(schema, id)?, names))
+        });
+        let transaction = find("transaction").and_then(|id| {
+            let step = |name: &str| match name {
+                "id" => Some(false),
+                "total_order" => Some(true),
+                _ => None,
+            };
+            Some((Layout::of(schema, id)?, schema.record(id)?.iter().map(|m| step(&m.name)).collect()))
+        });
+        let layout = row.and_then(|id| Layout::of(schema, id)).map(Arc::new);
+        let steps = members.iter().zip(&top.members).map(|(m, take)| (members::find(MEMBERS, &m.name).unwrap_or(Member::Other), *take)).collect();
+        Ok((Self { top, steps, row: layout, source, transaction }, row))
+    }
+}
 
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +157,7 @@ impl<'a> Envelope<'a> {
                     }
                     let mut ahead = *scanner;
                     if after(&mut ahead) {
-                        envelope.after = Some(scanner.up_to(&ahead));
+                        envelope.after = Some(Image::Json(scanner.up_to(&ahead)));
                         *scanner = ahead;
                     } else {
                         envelope.after = row(scanner.value().map_err(json)?)?;
@@ -127,6 +184,75 @@ impl<'a> Envelope<'a> {
             }
         }
         Ok(Some(envelope))
+    }
+
+    /// Takes an envelope of Avro. `after` may take the row behind `after` on the way, where it knows it.
+    pub(super) fn parse_avro(
+        layout: &Layouts,
+        reader: &mut Reader<'a>,
+        budget: &mut Budget,
+        mut after: impl FnMut(&mut Reader<'a>, &mut Budget) -> bool,
+    ) -> Result<Self, Reject> {
+        let avro = |e| avro::invalid("value", e);
+        let mut envelope = Self::default();
+        for (member, take) in &layout.steps {
+            envelope.members += 1;
+            match (member, &layout.row, &layout.source, &layout.transaction) {
+                (Member::Before | Member::After, Some(row), _, _) => {
+                    if !take.is_present(reader).map_err(avro)? {
+                        continue;
+                    }
+                    let (start, mut ahead) = (*reader, *reader);
+                    let is_after = matches!(member, Member::After);
+                    if !(is_after && after(&mut ahead, budget)) {
+                        ahead = start;
+                        row.pass(&mut ahead, budget).map_err(avro)?;
+                    }
+                    *reader = ahead;
+                    let bytes = &start.rest()[..start.rest().len() - ahead.rest().len()];
+                    let image = Some(Image::Avro(bytes, Arc::clone(row)));
+                    if is_after {
+                        envelope.after = image;
+                    } else {
+                        envelope.before = image;
+                    }
+                }
+                (Member::Source, _, Some((block, steps)), _) => {
+                    if take.is_present(reader).map_err(avro)? {
+                        for (member, take) in steps.iter().zip(&block.members) {
+                            envelope.source.put(*member, block.take(take, reader, budget).map_err(avro)?);
+                        }
+                    }
+                }
+                (Member::Transaction, _, _, Some((block, steps))) => {
+                    if take.is_present(reader).map_err(avro)? {
+                        for (step, take) in steps.iter().zip(&block.members) {
+                            match (step, block.take(take, reader, budget).map_err(avro)?) {
+                                (Some(false), Datum::Text(raw)) => envelope.transaction = Some(JsonStr { raw, escaped: false }),
+                                (Some(true), Datum::Integer(order)) => envelope.transaction_order = Some(order),
+                                _ => {}
+                            }
+                        }
+                    }
+                }
+                (Member::Op, ..) => {
+                    envelope.seen |= 8;
+                    if let Datum::Text(raw) = layout.top.take(take, reader, budget).map_err(avro)? {
+                        envelope.op = Some(JsonStr { raw, escaped: false });
+                    }
+                }
+                (member, ..) => {
+                    let datum = layout.top.take(take, reader, budget).map_err(avro)?;
+                    match member {
+                        Member::Status => envelope.is_transaction |= matches!(datum, Datum::Text(_)),
+                        Member::SchemaChange => envelope.is_schema_change = true,
+                        Member::Time => envelope.is_timed = true,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(envelope)
     }
 
     fn once(&mut self, bit: u8, name: &str) -> Result<(), Reject> {
@@ -176,10 +302,10 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn row(token: Token<'_>) -> Result<Option<&str>, Reject> {
+fn row(token: Token<'_>) -> Result<Option<Image<'_>>, Reject> {
     match token {
         Token::Null => Ok(None),
-        Token::Object(text) => Ok(Some(text)),
+        Token::Object(text) => Ok(Some(Image::Json(text))),
         _ => Err(Reject::new(Code::EnvelopeInvalid, "a row is not an object")),
     }
 }

@@ -147,6 +147,25 @@ impl Placeholder {
     }
 }
 
+/// A value as its encoding carries it, borrowed: a token of JSON, or what Avro holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Datum<'a> {
+    Json(Token<'a>),
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Float32(f32),
+    Float64(f64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    /// Index of a symbol.
+    Symbol(usize),
+    VariableDecimal {
+        scale: i64,
+        unscaled: &'a [u8],
+    },
+}
+
 /// Buffers that values are unpacked into.
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
@@ -155,7 +174,61 @@ pub(super) struct Unpacked {
 }
 
 /// Reads one value; `None` where the source did not send it.
+#[inline]
 pub(super) fn read<'s>(
+    wire: Wire,
+    ty: LogicalType,
+    datum: Datum<'s>,
+    placeholder: &Placeholder,
+    unpacked: &'s mut Unpacked,
+) -> Result<Option<Value<'s>>, Fault> {
+    match datum {
+        Datum::Json(token) => read_token(wire, ty, token, placeholder, unpacked),
+        Datum::Null => Ok(Some(Value::Null)),
+        Datum::Text(text) if placeholder.stands_at(&Token::String(JsonStr { raw: text, escaped: false }), wire, ty) => Ok(None),
+        Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_)) && bytes == placeholder.text.as_bytes() => Ok(None),
+        datum => read_datum(wire, ty, datum, unpacked).map(Some),
+    }
+}
+
+/// Reads a value of Avro, whose kind its schema has promised.
+fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
+    Ok(match (wire, datum) {
+        (Wire::Bool, Datum::Bool(v)) => Value::Bool(v),
+        (Wire::Declared { .. }, Datum::Integer(v @ 0..=1)) if ty == LogicalType::Bool => Value::Bool(v == 1),
+        (Wire::Integer, Datum::Integer(v)) => Value::Int(v),
+        (Wire::Wrapped, Datum::Integer(v)) => Value::UInt(v.cast_unsigned()),
+        (Wire::Days, Datum::Integer(v)) => Value::Date(temporal::day(v)?),
+        (Wire::Time { per_second }, Datum::Integer(v)) => Value::Time(temporal::scaled(v, per_second, ty)?),
+        (Wire::Timestamp { per_second }, Datum::Integer(v)) => Value::Timestamp(temporal::timestamp(v, per_second, ty)?),
+        (Wire::Float32, Datum::Float32(v)) => Value::Float32(v),
+        (Wire::Float64, Datum::Float64(v)) => Value::Float64(v),
+        (Wire::Decimal { scale }, Datum::Bytes(unscaled)) => Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale }),
+        (Wire::VariableDecimal, Datum::VariableDecimal { scale, unscaled }) => {
+            Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale: i32::try_from(scale).map_err(|_| Fault::Range)? })
+        }
+        (Wire::DecimalText, Datum::Text(text)) => decimal_text(text, unpacked)?,
+        (Wire::DecimalText, Datum::Integer(v)) => {
+            use std::fmt::Write as _;
+            let Unpacked { text, bytes } = unpacked;
+            text.clear();
+            write!(text, "{v}").expect("a String takes every write");
+            bytes.clear();
+            let scale = decimal::parse_into(text, bytes).ok_or(Fault::Kind)?;
+            Value::Decimal(Decimal { unscaled: bytes, scale })
+        }
+        (Wire::Text, Datum::Text(text)) => Value::Text(text),
+        (Wire::Json, Datum::Text(text)) => document(text)?,
+        (Wire::Bytes(BinaryStrings::Base64), Datum::Bytes(bytes)) => Value::Bytes(bytes),
+        (Wire::Bytes(strings), Datum::Text(text)) => Value::Bytes(decode_bytes(text, strings, &mut unpacked.bytes)?),
+        (Wire::Uuid, Datum::Text(text)) => uuid(text)?,
+        (Wire::Uuid, Datum::Bytes(bytes)) => Value::Uuid(bytes.try_into().map_err(|_| Fault::Kind)?),
+        (Wire::Iso, Datum::Text(text)) => iso(ty, text)?,
+        _ => return Err(Fault::Kind),
+    })
+}
+
+fn read_token<'s>(
     wire: Wire,
     ty: LogicalType,
     token: Token<'s>,
@@ -331,8 +404,11 @@ fn variable_decimal<'s>(token: &Token<'_>, unpacked: &'s mut Unpacked) -> Result
 
 fn bytes<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
     let Unpacked { text: scratch, bytes } = unpacked;
+    decode_bytes(text(s, scratch)?, strings, bytes)
+}
+
+fn decode_bytes<'s>(text: &str, strings: BinaryStrings, bytes: &'s mut Vec<u8>) -> Result<&'s [u8], Fault> {
     bytes.clear();
-    let text = text(s, scratch)?;
     match strings {
         BinaryStrings::Base64 => STANDARD.decode_vec(text, bytes).map_err(|_| Fault::Kind)?,
         BinaryStrings::Base64UrlSafe => URL_SAFE.decode_vec(text, bytes).map_err(|_| Fault::Kind)?,
@@ -352,8 +428,11 @@ fn bytes<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked)
 
 /// The unscaled integer of a decimal, no longer than that of the greatest number of any source: arithmetic on more would take too long.
 fn unscaled<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
-    let bytes = bytes(s, BinaryStrings::Base64, unpacked)?;
-    if bytes.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(bytes) }
+    bounded(bytes(s, BinaryStrings::Base64, unpacked)?)
+}
+
+fn bounded(unscaled: &[u8]) -> Result<&[u8], Fault> {
+    if unscaled.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(unscaled) }
 }
 
 fn uuid(text: &str) -> Result<Value<'static>, Fault> {

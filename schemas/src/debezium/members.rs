@@ -5,6 +5,11 @@
 
 use crate::json::{JsonError, Scanner};
 
+/// What a name is to the caller, by a table as [`Members`] has it.
+pub(super) fn find<M: Copy>(table: &[(&str, M)], name: &str) -> Option<M> {
+    table.iter().find(|(quoted, _)| quoted[1..quoted.len() - 2] == *name).map(|(_, member)| *member)
+}
+
 /// Walks the members of an object.
 pub(super) struct Members<M: 'static> {
     /// Names as JSON writes them, with quotes and colon, and what they are to the caller.

@@ -26,10 +26,13 @@ use crate::contract::Fingerprint;
 use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
 
+pub use crate::avro::IdBytes;
 pub use decoder::Decoder;
 pub use field::{BinaryStrings, DecimalStrings};
+pub use registered::Registered;
 pub use reject::{Code, Reject, RejectKind};
 
+mod avro;
 mod connect;
 mod decoder;
 mod document;
@@ -37,6 +40,7 @@ mod envelope;
 mod field;
 mod members;
 mod plan;
+mod registered;
 mod reject;
 mod source;
 mod temporal;
@@ -63,6 +67,18 @@ pub enum Order {
     Offset,
 }
 
+/// What the values of a topic are written in. A key may be JSON or framed whatever its value is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// A value that begins with a zero byte, as JSON never does, is a registry's frame; any other is JSON.
+    #[default]
+    Detected,
+    /// JSON, with or without a schema part.
+    Json,
+    /// Avro in a registry's frame.
+    Avro,
+}
+
 /// What is known of a table beside its records.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -84,6 +100,10 @@ pub struct Options {
     pub placeholder: String,
     /// What orders the changes.
     pub order: Order,
+    /// What values are written in.
+    pub encoding: Encoding,
+    /// Width of the ids of a schema registry; `None` where there is no registry.
+    pub registry: Option<IdBytes>,
 }
 
 impl Options {
@@ -98,6 +118,8 @@ impl Options {
             binary_strings: None,
             placeholder: PLACEHOLDER.to_owned(),
             order: Order::default(),
+            encoding: Encoding::default(),
+            registry: None,
         }
     }
 

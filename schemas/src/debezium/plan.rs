@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::field::{self, Field, Placeholder, Unpacked};
+use super::avro::{self, Layout};
+use super::field::{self, Datum, Field, Placeholder, Unpacked};
 use super::reject::{Code, Fault, Reject};
+use crate::avro::Budget;
 use crate::contract::{self, Fingerprint};
 use crate::json::{Scanner, Token};
 use crate::row;
@@ -70,6 +72,15 @@ impl Plan {
     }
 }
 
+/// A row as it lies in its record.
+#[derive(Clone, Debug)]
+pub(super) enum Image<'a> {
+    /// The text of an object.
+    Json(&'a str),
+    /// The bytes of a record, and how they lie.
+    Avro(&'a [u8], Arc<Layout>),
+}
+
 /// Whether a row has the members of a plan in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
@@ -125,13 +136,13 @@ impl Row {
         self.column = 0;
     }
 
-    fn put(&mut self, plan: &Plan, member: usize, token: Option<Token<'_>>, writer: &mut Writer) -> Result<(), Reject> {
+    fn put(&mut self, plan: &Plan, member: usize, datum: Option<Datum<'_>>, writer: &mut Writer) -> Result<(), Reject> {
         let field = &plan.fields[member];
         let Some(wire) = field.wire else { return Ok(()) };
         let fault = |fault: Fault| fault.reject(plan.schema.table(), &field.name, field.ty);
         let start = self.bytes.len();
-        let value = match token {
-            Some(token) => field::read(wire, field.ty, token, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
+        let value = match datum {
+            Some(datum) => field::read(wire, field.ty, datum, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
             None => None,
         };
         match value {
@@ -163,18 +174,47 @@ impl Row {
                     _ => return Ok(Fit::OtherMembers),
                 }
             }
-            self.put(plan, member, Some(scanner.value().map_err(json)?), writer)?;
+            self.put(plan, member, Some(Datum::Json(scanner.value().map_err(json)?)), writer)?;
         }
         let is_more = scanner.member(plan.fields.is_empty()).map_err(json)?.is_some();
         Ok(if is_more { Fit::OtherMembers } else { Fit::Written })
     }
 
+    /// Takes and writes a row of Avro.
+    pub(super) fn write_avro(
+        &mut self,
+        plan: &Plan,
+        layout: &Layout,
+        reader: &mut Reader<'_>,
+        budget: &mut Budget,
+        writer: &mut Writer,
+    ) -> Result<(), Reject> {
+        self.start(plan);
+        for (member, take) in layout.members.iter().enumerate() {
+            let datum = layout.take(take, reader, budget).and_then(|datum| layout.named(take, datum)).map_err(|e| avro::invalid("row", e))?;
+            self.put(plan, member, Some(datum), writer)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a row, in whatever order its members stand.
+    pub(super) fn write_image(&mut self, plan: &Plan, image: &Image<'_>, writer: &mut Writer) -> Result<(), Reject> {
+        match image {
+            Image::Json(text) => match self.write(plan, &mut Scanner::new(text), writer)? {
+                Fit::Written => Ok(()),
+                // It may hold the key alone.
+                Fit::OtherMembers => self.write_gathered(plan, text, writer),
+            },
+            Image::Avro(bytes, layout) => self.write_avro(plan, layout, &mut Reader::new(bytes), &mut Budget::of(bytes.len()), writer),
+        }
+    }
+
     /// Writes a row in any order; members that are absent were not sent.
-    pub(super) fn write_gathered(&mut self, plan: &Plan, text: &str, writer: &mut Writer) -> Result<(), Reject> {
+    fn write_gathered(&mut self, plan: &Plan, text: &str, writer: &mut Writer) -> Result<(), Reject> {
         let tokens = gather(&plan.fields, text, "row")?;
         self.start(plan);
         for (member, token) in tokens.into_iter().enumerate() {
-            self.put(plan, member, token, writer)?;
+            self.put(plan, member, token.map(Datum::Json), writer)?;
         }
         Ok(())
     }
@@ -244,13 +284,13 @@ impl Key {
         plan: &Plan,
         position: usize,
         field: &Field,
-        token: Option<Token<'_>>,
+        datum: Option<Datum<'_>>,
         writer: &mut Writer,
     ) -> Result<(), Reject> {
         let table = plan.schema.table();
         let missing = || Reject::new(Code::KeyMissing, format!("the record key lacks column {:?} of table {table:?}", field.name));
-        let (Some((_, ty)), Some(wire), Some(token)) = (plan.key_type(position), field.wire, token) else { return Err(missing()) };
-        let value = field::read(wire, ty, token, &writer.placeholder, &mut writer.unpacked);
+        let (Some((_, ty)), Some(wire), Some(datum)) = (plan.key_type(position), field.wire, datum) else { return Err(missing()) };
+        let value = field::read(wire, ty, datum, &writer.placeholder, &mut writer.unpacked);
         match value.map_err(|f| f.reject(table, &field.name, ty))? {
             Some(value) => self.push(table, &field.name, ty, value),
             None => Err(missing()),

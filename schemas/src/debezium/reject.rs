@@ -23,6 +23,16 @@ pub enum Code {
     JsonInvalid,
     /// A row, a key or an envelope names a member twice.
     JsonDuplicateKey,
+    /// Bytes that are no frame of a registry, where a frame is expected.
+    FrameInvalid,
+    /// A schema that the registry does not have.
+    RegistryUnknown,
+    /// A framed record, and no registry to ask.
+    RegistryMissing,
+    /// A registered schema that is no Avro schema, or none that can be read here.
+    RegistrySchema,
+    /// Bytes that do not fit their registered schema.
+    AvroInvalid,
     /// Neither a change event nor one of the connector's other records.
     EnvelopeInvalid,
     /// The schema part is not a Connect schema.
@@ -77,6 +87,11 @@ impl Code {
         match self {
             Self::JsonInvalid => "json.invalid",
             Self::JsonDuplicateKey => "json.duplicate_key",
+            Self::FrameInvalid => "frame.invalid",
+            Self::RegistryUnknown => "registry.schema_unknown",
+            Self::RegistryMissing => "registry.not_configured",
+            Self::RegistrySchema => "registry.schema_invalid",
+            Self::AvroInvalid => "avro.invalid",
             Self::EnvelopeInvalid => "envelope.invalid",
             Self::EnvelopeSchema => "envelope.schema_invalid",
             Self::EnvelopeUnknownOp => "envelope.unknown_op",
@@ -109,6 +124,7 @@ impl Code {
             Self::TypeUnsupported
             | Self::TypesMissing
             | Self::TypesConflict
+            | Self::RegistryMissing
             | Self::KeyColumnMissing
             | Self::KeyType
             | Self::NoColumns

@@ -16,7 +16,8 @@
 //!
 //! MySQL and MariaDB: (number of the binlog file, position of the event, row within it); a transaction id names, it does not order.
 
-use super::members::Members;
+use super::field::Datum;
+use super::members::{self, Members};
 use super::reject::{Code, Reject};
 use super::{Options, Order};
 use crate::json::{JsonError, JsonStr, Scanner, Token};
@@ -32,22 +33,53 @@ pub(super) struct Source<'a> {
     pub(super) database: Option<JsonStr<'a>>,
     pub(super) schema: Option<JsonStr<'a>>,
     pub(super) table: Option<JsonStr<'a>>,
-    pub(super) transaction: Option<&'a str>,
+    pub(super) transaction: Option<Number<'a>>,
     snapshot: Snapshot,
     sequence: Option<JsonStr<'a>>,
     file: Option<JsonStr<'a>>,
-    // Digits, read only when they are asked for.
-    lsn: Option<&'a str>,
-    position: Option<&'a str>,
-    row: Option<&'a str>,
-    nanos: Option<&'a str>,
-    micros: Option<&'a str>,
-    millis: Option<&'a str>,
+    // Read only when they are asked for.
+    lsn: Option<Number<'a>>,
+    position: Option<Number<'a>>,
+    row: Option<Number<'a>>,
+    nanos: Option<Number<'a>>,
+    micros: Option<Number<'a>>,
+    millis: Option<Number<'a>>,
+}
+
+/// A number as its encoding carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number<'a> {
+    /// Digits of JSON, or a text that stands for a number.
+    Digits(&'a str),
+    Long(i64),
+}
+
+impl<'a> Number<'a> {
+    /// Reads it; `None` where it does not fit.
+    pub(super) fn read<T: std::str::FromStr + TryFrom<i64>>(self) -> Option<T> {
+        match self {
+            Self::Digits(text) => text.parse().ok(),
+            Self::Long(value) => T::try_from(value).ok(),
+        }
+    }
+
+    /// Its text, in the buffer where it has none of its own.
+    pub(super) fn text(self, scratch: &mut String) -> Option<&'a str> {
+        use std::fmt::Write as _;
+        match self {
+            Self::Digits(text) => Some(text),
+            Self::Long(value) => {
+                scratch.clear();
+                write!(scratch, "{value}").expect("a String takes every write");
+                None
+            }
+        }
+    }
 }
 
 /// The members of a source block.
-#[derive(Clone, Copy)]
-enum Member {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Member {
     Connector,
     Database,
     Schema,
@@ -116,8 +148,8 @@ impl<'a> Source<'a> {
                 Some(Member::Table) => source.table = string(&token),
                 Some(Member::Transaction) => {
                     source.transaction = match token {
-                        Token::Number(id) => Some(id),
-                        Token::String(JsonStr { raw, escaped: false }) => Some(raw),
+                        Token::Number(id) => Some(Number::Digits(id)),
+                        Token::String(JsonStr { raw, escaped: false }) => Some(Number::Digits(raw)),
                         _ => None,
                     }
                 }
@@ -134,6 +166,45 @@ impl<'a> Source<'a> {
             }
         }
         Ok(source)
+    }
+
+    /// What a member of Avro is to the block, by its name.
+    pub(super) fn member(name: &str) -> Member {
+        members::find(MEMBERS, name).unwrap_or(Member::Other)
+    }
+
+    /// Takes a member of Avro in.
+    #[inline]
+    pub(super) fn put(&mut self, member: Member, datum: Datum<'a>) {
+        let text = || if let Datum::Text(raw) = datum { Some(JsonStr { raw, escaped: false }) } else { None };
+        let number = || match datum {
+            Datum::Integer(value) => Some(Number::Long(value)),
+            Datum::Text(text) => Some(Number::Digits(text)),
+            _ => None,
+        };
+        match member {
+            Member::Connector => self.connector = text(),
+            Member::Database => self.database = text(),
+            Member::Schema => self.schema = text(),
+            Member::Table => self.table = text(),
+            Member::Transaction => self.transaction = number(),
+            Member::Snapshot => {
+                self.snapshot = match datum {
+                    Datum::Bool(flag) => snapshot(&Token::Bool(flag)),
+                    Datum::Text(raw) => snapshot(&Token::String(JsonStr { raw, escaped: false })),
+                    _ => Snapshot::No,
+                }
+            }
+            Member::Sequence => self.sequence = text(),
+            Member::File => self.file = text(),
+            Member::Lsn => self.lsn = number(),
+            Member::Position => self.position = number(),
+            Member::Row => self.row = number(),
+            Member::Nanos => self.nanos = number(),
+            Member::Micros => self.micros = number(),
+            Member::Millis => self.millis = number(),
+            Member::Other => {}
+        }
     }
 
     /// When it happened in the source, micros since 1970 UTC.
@@ -208,16 +279,16 @@ fn string<'a>(token: &Token<'a>) -> Option<JsonStr<'a>> {
     if let Token::String(s) = token { Some(*s) } else { None }
 }
 
-fn digits<'a>(token: &Token<'a>) -> Option<&'a str> {
+fn digits<'a>(token: &Token<'a>) -> Option<Number<'a>> {
     match token {
-        Token::Number(digits) => Some(digits),
-        Token::String(s) => Some(s.raw),
+        Token::Number(digits) => Some(Number::Digits(digits)),
+        Token::String(s) => Some(Number::Digits(s.raw)),
         _ => None,
     }
 }
 
-fn number<T: std::str::FromStr>(digits: Option<&str>) -> Option<T> {
-    digits?.parse().ok()
+fn number<T: std::str::FromStr + TryFrom<i64>>(number: Option<Number<'_>>) -> Option<T> {
+    number?.read()
 }
 
 fn snapshot(token: &Token<'_>) -> Snapshot {
@@ -232,7 +303,7 @@ fn snapshot(token: &Token<'_>) -> Snapshot {
     }
 }
 
-/// Takes `["1","2"]` or `[null,"2"]` apart, in the spelling that it has inside a JSON string.
+/// Takes `["1","2"]` or `[null,"2"]` apart, as it is or in the spelling that it has inside a JSON string.
 fn lsn_pair(raw: &str) -> Option<(Option<u64>, u64)> {
     let inner = raw.as_bytes().strip_prefix(b"[")?.trim_ascii_start();
     let (commit, rest) = match inner.strip_prefix(b"null") {
@@ -243,15 +314,16 @@ fn lsn_pair(raw: &str) -> Option<(Option<u64>, u64)> {
     (rest.trim_ascii_start() == b"]").then_some((commit, lsn))
 }
 
-/// A number between escaped quotes, and what follows it.
+/// A number between quotes, escaped or not, and what follows it.
 fn quoted(raw: &[u8]) -> Option<(u64, &[u8])> {
-    let mut rest = raw.strip_prefix(b"\\\"")?;
+    let quote = if raw.starts_with(b"\\") { b"\\\"".as_slice() } else { b"\"" };
+    let mut rest = raw.strip_prefix(quote)?;
     let mut number = None;
     while let [digit @ b'0'..=b'9', tail @ ..] = rest {
         number = Some(number.unwrap_or(0_u64).checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
         rest = tail;
     }
-    Some((number?, rest.strip_prefix(b"\\\"")?))
+    Some((number?, rest.strip_prefix(quote)?))
 }
 
 #[cfg(test)]

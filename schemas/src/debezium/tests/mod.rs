@@ -2,6 +2,7 @@
 //!
 //! The fixtures are records that real connectors wrote, and beside them the rows of the source as the database's own text.
 
+mod avro;
 mod cases;
 mod fuzz;
 mod golden;
@@ -27,6 +28,21 @@ fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
     assert!(!found.is_empty(), "{file} has no table {table}");
     found.sort_by_key(|r| (r.partition, r.offset));
     found
+}
+
+/// A decoder that has every schema of a fixture's registry.
+fn registered(file: &str, mut options: Options) -> Decoder {
+    options.registry = Some(IdBytes::Four);
+    let mut decoder = Decoder::new(options);
+    let path = format!("{}/../tests/fixtures/debezium/{file}.schemas.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let schemas: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).expect("a map of schemas");
+    for (id, schema) in schemas {
+        assert_eq!(schema["references"], serde_json::json!([]));
+        let text = schema["schema"].as_str().expect("a text").to_owned();
+        decoder.bring(id.parse().expect("an id"), &Registered::Avro { text, references: Vec::new() });
+    }
+    decoder
 }
 
 fn input(record: &capture::Record) -> Record<'_> {

@@ -1,0 +1,206 @@
+//! Envelopes, rows and keys in Avro: how their members lie in the bytes, worked out once per registered schema.
+//!
+//! A writer's schema becomes the Connect schema that it was made of, so columns get their types by the rules of `connect`, whatever the
+//! encoding; a [`Layout`] then takes one value after the other from the bytes, by the branch that the writer's schema says (case ENC-03).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::connect::Schema as Connect;
+use super::field::Datum;
+use super::reject::{Code, Reject};
+use crate::avro::{Budget, Kind, Member, NodeId, Schema};
+use crate::wire::{Reader, WireError};
+
+/// How the members of a record lie, in their order.
+#[derive(Debug)]
+pub(super) struct Layout {
+    schema: Arc<Schema>,
+    /// The members.
+    pub(super) members: Vec<Take>,
+}
+
+/// How one member is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Take {
+    /// Index of null, where the type is a union with it.
+    null: Option<i64>,
+    node: NodeId,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Boolean,
+    Integer,
+    Float,
+    Double,
+    Bytes,
+    Text,
+    Fixed(usize),
+    Symbol,
+    /// A record of scale and unscaled integer.
+    VariableDecimal,
+    /// Of no use to a column; passed over.
+    Pass,
+}
+
+impl Layout {
+    /// The layout of a record, or of a union of one with null.
+    pub(super) fn of(schema: &Arc<Schema>, record: NodeId) -> Option<Self> {
+        let members = schema.record(record)?.iter().map(|m| Take::of(schema, m.node)).collect();
+        Some(Self { schema: Arc::clone(schema), members })
+    }
+
+    /// Takes the next value; the symbol of an enum by its index.
+    #[inline]
+    pub(super) fn take<'a>(&self, take: &Take, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
+        take.take(&self.schema, reader, budget)
+    }
+
+    /// The text of a symbol; anything else as it is.
+    #[inline]
+    pub(super) fn named<'a>(&'a self, take: &Take, datum: Datum<'a>) -> Result<Datum<'a>, WireError> {
+        let Datum::Symbol(symbol) = datum else { return Ok(datum) };
+        let Kind::Enum(symbols) = &self.schema.node(take.node).kind else { return Err(WireError::Index) };
+        symbols.get(symbol).map(|text| Datum::Text(text)).ok_or(WireError::Index)
+    }
+
+    /// Passes over all members.
+    pub(super) fn pass(&self, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
+        self.members.iter().try_for_each(|take| take.pass(&self.schema, reader, budget))
+    }
+
+    /// One member of a record whose bytes have been passed over before.
+    pub(super) fn member<'a>(&'a self, member: usize, bytes: &'a [u8]) -> Option<Datum<'a>> {
+        let (mut reader, mut budget) = (Reader::new(bytes), Budget::of(bytes.len()));
+        for take in self.members.get(..member)? {
+            take.pass(&self.schema, &mut reader, &mut budget).ok()?;
+        }
+        let take = self.members.get(member)?;
+        self.named(take, self.take(take, &mut reader, &mut budget).ok()?).ok()
+    }
+}
+
+impl Take {
+    pub(super) fn of(schema: &Schema, id: NodeId) -> Self {
+        let Some((null, node)) = schema.optional(id) else { return Self { null: None, node: id, how: How::Pass } };
+        let how = match &schema.node(node).kind {
+            Kind::Boolean => How::Boolean,
+            Kind::Int | Kind::Long => How::Integer,
+            Kind::Float => How::Float,
+            Kind::Double => How::Double,
+            Kind::Bytes => How::Bytes,
+            Kind::String => How::Text,
+            Kind::Fixed(size) => How::Fixed(*size),
+            Kind::Enum(_) => How::Symbol,
+            Kind::Record(members) if is_variable_decimal(schema, members) => How::VariableDecimal,
+            _ => How::Pass,
+        };
+        Self { null: null.map(|n| n as i64), node, how }
+    }
+
+    /// Whether a value follows: false for null.
+    #[inline]
+    pub(super) fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
+        let Some(null) = self.null else { return Ok(true) };
+        match reader.long()? {
+            branch if branch == null => Ok(false),
+            0 | 1 => Ok(true),
+            _ => Err(WireError::Index),
+        }
+    }
+
+    #[inline]
+    fn take<'a>(&self, schema: &Schema, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
+        if !self.is_present(reader)? {
+            return Ok(Datum::Null);
+        }
+        Ok(match self.how {
+            How::Boolean => match reader.byte()? {
+                0 => Datum::Bool(false),
+                1 => Datum::Bool(true),
+                _ => return Err(WireError::Index),
+            },
+            How::Integer => Datum::Integer(reader.long()?),
+            How::Float => Datum::Float32(f32::from_le_bytes(reader.array()?)),
+            How::Double => Datum::Float64(f64::from_le_bytes(reader.array()?)),
+            How::Bytes => Datum::Bytes(reader.bytes()?),
+            How::Text => Datum::Text(reader.text()?),
+            How::Fixed(size) => Datum::Bytes(reader.take(size)?),
+            How::Symbol => Datum::Symbol(usize::try_from(reader.long()?).map_err(|_| WireError::Index)?),
+            How::VariableDecimal => Datum::VariableDecimal { scale: reader.long()?, unscaled: reader.bytes()? },
+            How::Pass => {
+                schema.skip(self.node, reader, budget)?;
+                Datum::Null
+            }
+        })
+    }
+
+    /// Passes over the value.
+    pub(super) fn pass(&self, schema: &Schema, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
+        if self.is_present(reader)? { schema.skip(self.node, reader, budget) } else { Ok(()) }
+    }
+}
+
+fn is_variable_decimal(schema: &Schema, members: &[Member]) -> bool {
+    let is = |member: &Member, name: &str, kinds: &[Kind]| member.name == name && kinds.contains(&schema.node(member.node).kind);
+    matches!(members, [scale, value] if is(scale, "scale", &[Kind::Int, Kind::Long]) && is(value, "value", &[Kind::Bytes]))
+}
+
+/// The Connect schema of a record: what a connector's schema part would say.
+pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<'a>> {
+    let column = |member: &'a Member| {
+        let Some((null, id)) = schema.optional(member.node) else { return Connect::column(&member.name, "union", None, true, BTreeMap::new()) };
+        let node = schema.node(id);
+        let decimal = "org.apache.kafka.connect.data.Decimal";
+        let mut parameters: BTreeMap<Cow<'_, str>, Cow<'_, str>> =
+            node.parameters.iter().map(|(k, v)| (Cow::from(k.as_str()), Cow::from(v.as_str()))).collect();
+        let named = node.connect_name.as_deref();
+        let name = named.or_else(|| {
+            Some(match (node.logical.as_deref()?, &node.kind) {
+                ("date", Kind::Int) => "io.debezium.time.Date",
+                ("time-millis", Kind::Int) => "io.debezium.time.Time",
+                ("time-micros", Kind::Long) => "io.debezium.time.MicroTime",
+                ("local-timestamp-millis", Kind::Long) => "io.debezium.time.Timestamp",
+                ("local-timestamp-micros", Kind::Long) => "io.debezium.time.MicroTimestamp",
+                ("local-timestamp-nanos", Kind::Long) => "io.debezium.time.NanoTimestamp",
+                (instant @ ("timestamp-millis" | "timestamp-micros" | "timestamp-nanos"), Kind::Long) => instant,
+                ("uuid", Kind::String | Kind::Fixed(16)) => "io.debezium.data.Uuid",
+                ("decimal", Kind::Bytes | Kind::Fixed(_)) => decimal,
+                // What a reader does not know of is to be read as what is under it.
+                _ => return None,
+            })
+        });
+        if name == Some(decimal) {
+            let _ = parameters.entry(Cow::from("scale")).or_insert_with(|| node.scale.unwrap_or(0).to_string().into());
+            // A connector's decimal without a precision of its own gets one from the converter, which means nothing.
+            if let (None, Some(precision)) = (named, node.precision) {
+                let _ = parameters.entry(Cow::from("connect.decimal.precision")).or_insert_with(|| precision.to_string().into());
+            }
+        }
+        let primitive = match &node.kind {
+            Kind::Boolean => "boolean",
+            Kind::Int => node.connect_type.as_deref().filter(|t| matches!(*t, "int8" | "int16")).unwrap_or("int32"),
+            Kind::Long => "int64",
+            Kind::Float => "float32",
+            Kind::Double => "float64",
+            Kind::Fixed(16) if name == Some("io.debezium.data.Uuid") => "string",
+            Kind::Bytes | Kind::Fixed(_) => "bytes",
+            Kind::String | Kind::Enum(_) => "string",
+            Kind::Array(_) => "array",
+            Kind::Map(_) => "map",
+            Kind::Record(_) => "struct",
+            Kind::Null => "null",
+            Kind::Union(_) => "union",
+        };
+        Connect::column(&member.name, primitive, name, null.is_some(), parameters)
+    };
+    Some(Connect::row_of(schema.record(record)?.iter().map(column).collect()))
+}
+
+/// A record that does not fit its schema.
+pub(super) fn invalid(part: &str, error: WireError) -> Reject {
+    Reject::new(Code::AvroInvalid, format!("the {part} does not fit its registered schema: {error}"))
+}
