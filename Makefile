@@ -58,7 +58,7 @@ tools:
 	@cargo fmt --version > /dev/null 2>&1 || { echo "rustfmt is missing: rustup component add rustfmt" >&2; exit 1; }
 	@cargo clippy --version > /dev/null 2>&1 || { echo "clippy is missing: rustup component add clippy" >&2; exit 1; }
 
-stack: libs ## starts real Kafka, Connect, Postgres and ClickHouse and prints their addresses
+stack: libs ## starts real Kafka, Connect, registry, Postgres and ClickHouse and prints their addresses
 	@$(STACK) setup
 	@$(STACK) start
 	@$(STACK) env

