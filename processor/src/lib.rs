@@ -10,6 +10,7 @@ pub mod land;
 pub mod log;
 pub mod normalise;
 pub mod observe;
+pub mod registry;
 pub mod run;
 pub mod sink;
 pub mod state;

@@ -1,6 +1,6 @@
 //! A real Postgres table through a real Debezium connector into all three stores, compared as text column by column.
 //!
-//! Every type that Landfall has so far, with NULL, smallest, largest and special values and 10 000 random rows that SQL makes from row numbers
+//! Every type that Landfall has so far, with NULL, smallest, largest and special values and thousands of random rows that SQL makes from row numbers
 //! alone, under inserts, updates that leave a large text unsent, deletes and key changes while replicas land. How each store renders a value
 //! is one table, in `harness::stores`. Dates beyond the years that ClickHouse documents are a table of their own: exact in the other two, dead
 //! letters by name there. Years before Christ are left out: the connector's snapshot sends them as years after it.
@@ -18,8 +18,45 @@ use crate::harness::topology::{Stores, Topology};
 use crate::harness::wait;
 use crate::scene::{self, DRAIN};
 
-/// Rows of the random part.
-const ROWS: u32 = 10_000;
+/// What the connector writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    /// JSON with a schema part.
+    Json,
+    /// Avro, its schemas in the registry.
+    Avro,
+}
+
+impl Encoding {
+    /// The settings of one of its converters.
+    fn converter(self, part: &str) -> Vec<(String, String)> {
+        let name = |rest: &str| format!("{part}.converter{rest}");
+        match self {
+            Self::Json => {
+                vec![(name(""), "org.apache.kafka.connect.json.JsonConverter".to_owned()), (name(".schemas.enable"), "true".to_owned())]
+            }
+            Self::Avro => vec![(name(""), "io.confluent.connect.avro.AvroConverter".to_owned()), (name(".schema.registry.url"), stack::registry())],
+        }
+    }
+
+    /// Whether a record key is that of a row.
+    fn is_key(self, key: &[u8], id: u32) -> bool {
+        match self {
+            Self::Json => String::from_utf8_lossy(key).contains(&format!("{{\"id\":{id}}}")),
+            Self::Avro => {
+                // The frame, then the integer as Avro writes it.
+                let (mut rest, mut wanted) = (id << 1, Vec::new());
+                while rest >= 0x80 {
+                    wanted.push(rest as u8 | 0x80);
+                    rest >>= 7;
+                }
+                wanted.push(rest as u8);
+                key.get(5..) == Some(&wanted)
+            }
+        }
+    }
+}
+
 /// How long a connector may take to send everything.
 const CONNECTOR: Duration = Duration::from_secs(90);
 
@@ -114,19 +151,20 @@ struct Connector {
 }
 
 impl Connector {
-    fn register(topology: &Topology, source: Postgres) -> Self {
+    fn register(topology: &Topology, source: Postgres, encoding: Encoding) -> Self {
         let server = stack::postgres();
         let (host, port) = server.rsplit('@').next().and_then(|a| a.rsplit_once(':')).expect("the URL of the test server names host and port");
-        let config = json!({
+        let mut config = json!({
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1", "plugin.name": "pgoutput",
             "database.hostname": host, "database.port": port, "database.user": "postgres", "database.password": "x",
             "database.dbname": format!("{}src", topology.name), "topic.prefix": topology.prefix, "slot.name": topology.name,
             "publication.name": topology.name, "publication.autocreate.mode": "filtered", "table.include.list": "public.types,public.extremes",
             "poll.interval.ms": "50", "provide.transaction.metadata": "true",
-            "key.converter": "org.apache.kafka.connect.json.JsonConverter", "key.converter.schemas.enable": "true",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "true",
             "topic.creation.default.partitions": "2", "topic.creation.default.replication.factor": "1",
         });
+        for (name, value) in ["key", "value"].into_iter().flat_map(|part| encoding.converter(part)) {
+            config[name] = json!(value);
+        }
         let agent: ureq::Agent =
             ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(60))).http_status_as_error(false).build().into();
         let connector = Self { name: topology.name.clone(), source, agent };
@@ -165,15 +203,14 @@ impl Drop for Connector {
 }
 
 /// Waits until a table's topic holds a change of this key.
-fn await_key(kafka: &Kafka, connector: &Connector, topic: &str, id: u32) {
-    let key = format!("{{\"id\":{id}}}");
+fn await_key(kafka: &Kafka, connector: &Connector, topic: &str, id: u32, encoding: Encoding) {
     let mut from = std::collections::BTreeMap::new();
     let found = wait::until(CONNECTOR, || {
         let records = kafka.read_from(topic, &from);
         for record in &records {
             let _ = from.insert(record.partition.unwrap_or(0), record.offset + 1);
         }
-        let has = |r: &crate::harness::kafka::Record| String::from_utf8_lossy(r.key.as_deref().unwrap_or_default()).contains(&key);
+        let has = |r: &crate::harness::kafka::Record| encoding.is_key(r.key.as_deref().unwrap_or_default(), id);
         if records.iter().any(has) { Ok(()) } else { Err(format!("key {id} is not in {topic}")) }
     });
     if let Err(why) = found {
@@ -219,21 +256,35 @@ fn differences(what: &str, columns: &[Column], source: &[Row], replica: &[Row]) 
 
 #[test]
 fn every_type_from_a_real_source() {
-    let topology = Topology::new("live", &["types", "extremes"], Stores::ALL);
+    every_type("live", Encoding::Json, 10_000);
+}
+
+#[test]
+fn every_type_in_avro_from_a_real_source() {
+    every_type("avro", Encoding::Avro, 2_000);
+}
+
+/// Runs the tables with so many rows of the random part.
+fn every_type(stem: &str, encoding: Encoding, rows: u32) {
+    let mut topology = Topology::new(stem, &["types", "extremes"], Stores::ALL);
+    if encoding == Encoding::Avro {
+        topology.registry = Some(stack::registry());
+        topology.write();
+    }
     let database = format!("{}src", topology.name);
     let mut source = Postgres::create(&stack::postgres(), &database);
     source.run(SCHEMA);
     source.run(ENDS);
-    source.run(&random(10, ROWS / 2));
+    source.run(&random(10, rows / 2));
     let kafka = Kafka::new();
-    let connector = Connector::register(&topology, Postgres::connect(&stack::postgres(), &database).expect("it was just created"));
-    await_key(&kafka, &connector, &topology.source("types"), 1);
-    await_key(&kafka, &connector, &topology.source("extremes"), 1);
+    let connector = Connector::register(&topology, Postgres::connect(&stack::postgres(), &database).expect("it was just created"), encoding);
+    await_key(&kafka, &connector, &topology.source("types"), 1, encoding);
+    await_key(&kafka, &connector, &topology.source("extremes"), 1, encoding);
     let mut process = topology.run().start();
     // Under load, in many transactions, while replicas land.
     let step = 500;
-    for from in (ROWS / 2 + 1..=ROWS).step_by(step as usize) {
-        let old = from - ROWS / 2;
+    for from in (rows / 2 + 1..=rows).step_by(step as usize) {
+        let old = from - rows / 2;
         source.run(&random(from, from + step - 1));
         // Updates leave the large text alone: it is not sent.
         source.run(&format!("UPDATE types SET c_text = c_text || '~', c_int4 = 1 - coalesce(c_int4, 0), c_bool = NOT c_bool WHERE id BETWEEN {old} AND {} AND id % 3 = 0", old + step));
@@ -263,7 +314,7 @@ fn every_type_from_a_real_source() {
         }
     }
     source.run("UPDATE extremes SET c_numeric = c_numeric + 1 WHERE id = 6; INSERT INTO types (id, c_text) VALUES (999999, 'marker')");
-    await_key(&kafka, &connector, &topology.source("types"), 999_999);
+    await_key(&kafka, &connector, &topology.source("types"), 999_999, encoding);
     process.assert_running();
     if let Err(why) = scene::caught_up(&topology, &kafka, scene::HEAL) {
         panic!("{why}; the process's last lines:\n{}", process.tail());

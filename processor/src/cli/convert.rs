@@ -1,7 +1,7 @@
 //! `landfall convert`: captured Kafka records in, canonical changes out, one line of JSON each: what the normaliser would make of them.
 //!
 //! Streaming and in constant memory: a line is read, decoded and printed before the next is looked at; what is kept are the shapes of the tables
-//! seen. Nothing is connected to. Rejected records go to standard error, as they would go to the dead letters.
+//! seen. Nothing is connected to but a registry that is named. Rejected records go to standard error, as they would go to the dead letters.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use landfall_schemas::LogicalType;
 use landfall_schemas::capture;
-use landfall_schemas::debezium::{Decoded, Decoder, Options, Record};
+use landfall_schemas::debezium::{Decoded, Decoder, IdBytes, Options, Record};
 use landfall_schemas::wire::WireError;
 
 use super::paper::{counted, grouped, printable};
 use super::{Failure, Problem};
+use crate::registry::Client;
 
 /// Longest line that is read: twice the largest record that Kafka takes here, since text grows when it is quoted.
 const LINE_BYTES_MAX: usize = 256 << 20;
@@ -26,6 +27,7 @@ A record is one line of JSON: topic, partition, offset, and key and value as tex
 Examples:
   landfall convert < records.jsonl
   landfall convert --types 'id=int64,total=decimal(12,2)' --key id records.jsonl
+  landfall convert --registry http://localhost:8081 avro.jsonl
   zcat records.jsonl.gz | landfall convert | jq .after";
 
 /// Arguments of `convert`.
@@ -44,6 +46,9 @@ pub struct Arguments {
     /// Key columns, instead of those of the record key
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub key: Vec<String>,
+    /// Schema registry of records in Avro
+    #[arg(long, value_name = "URL")]
+    pub registry: Option<String>,
 }
 
 /// Declared types, in their order.
@@ -90,7 +95,7 @@ struct Counts {
 /// Converts files, or standard input.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
     let mut errors = io::stderr().lock();
-    let mut converter = Converter::new(arguments);
+    let mut converter = Converter::new(arguments)?;
     if arguments.files.is_empty() {
         if io::stdin().is_terminal() {
             writeln!(errors, "reading records from the terminal, one line of JSON each; Ctrl-D ends")?;
@@ -133,14 +138,17 @@ struct Converter<'a> {
     arguments: &'a Arguments,
     /// One decoder for each topic: what it keeps are the shapes of that topic.
     decoders: BTreeMap<String, Decoder>,
+    registry: Option<Client>,
     counts: Counts,
     line: Vec<u8>,
     text: String,
 }
 
 impl<'a> Converter<'a> {
-    fn new(arguments: &'a Arguments) -> Self {
-        Self { arguments, decoders: BTreeMap::new(), counts: Counts::default(), line: Vec::new(), text: String::new() }
+    fn new(arguments: &'a Arguments) -> Result<Self, Problem> {
+        let unusable = |why: String| Problem::new(format!("the registry cannot be used: {why}"), "its address begins with http:// or https://");
+        let registry = arguments.registry.as_ref().map(|url| Client::without_login(url)).transpose().map_err(unusable)?;
+        Ok(Self { arguments, decoders: BTreeMap::new(), registry, counts: Counts::default(), line: Vec::new(), text: String::new() })
     }
 
     fn read(&mut self, name: &str, from: &mut dyn BufRead, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
@@ -173,8 +181,22 @@ impl<'a> Converter<'a> {
             let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options(self.arguments, &record.topic)));
         }
         let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
-        let decoded =
-            decoder.decode(Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) });
+        let input = Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) };
+        let mut unasked = None;
+        while let (Some(registry), Some(id)) = (&self.registry, decoder.wanted(&input)) {
+            match registry.get(id) {
+                Ok(registered) => decoder.bring(id, &registered),
+                Err(why) => {
+                    unasked = Some(format!("registry.unreachable: schema {id} could not be asked for: {why}"));
+                    break;
+                }
+            }
+        }
+        if let Some(why) = unasked {
+            self.counts.rejected += 1;
+            return writeln!(errors, "{}/{}@{}: {}", printable(&record.topic), record.partition, record.offset, printable(&why));
+        }
+        let decoded = decoder.decode(input);
         let rejected = match decoded {
             Ok(Decoded::Ignored(_)) => {
                 self.counts.ignored += 1;
@@ -209,6 +231,7 @@ fn options(arguments: &Arguments, topic: &str) -> Options {
     let mut options = Options::new(table);
     options.types = arguments.types.as_ref().map(|Types(types)| types.clone()).unwrap_or_default();
     options.primary_key = (!arguments.key.is_empty()).then(|| arguments.key.clone());
+    options.registry = arguments.registry.is_some().then_some(IdBytes::Four);
     options
 }
 
@@ -267,14 +290,14 @@ mod tests {
 
     fn convert(arguments: &Arguments, input: &str) -> (String, String, Counts) {
         let (mut out, mut errors) = (Vec::new(), Vec::new());
-        let mut converter = Converter::new(arguments);
+        let mut converter = Converter::new(arguments).expect("no registry");
         converter.read("in", &mut input.as_bytes(), &mut out, &mut errors).expect("memory takes everything");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (text(out), text(errors), converter.counts)
     }
 
     fn arguments(declared: &str) -> Arguments {
-        Arguments { files: Vec::new(), table: None, types: Some(types(declared).expect("types")), key: vec!["id".to_owned()] }
+        Arguments { files: Vec::new(), table: None, types: Some(types(declared).expect("types")), key: vec!["id".to_owned()], registry: None }
     }
 
     fn line(offset: i64, value: &str) -> String {

@@ -8,12 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use landfall_topology::Plan;
-use landfall_topology::plan::{StoreKind, TablePlan};
+use landfall_topology::plan::{RegistryPlan, StoreKind, TablePlan};
 use serde::Serialize;
 
 use super::paper::{Field, Mood, Paper, counted, printable};
 use crate::log::topics::TIMEOUT;
 use crate::log::voice;
+use crate::registry::Client;
 use crate::run::{clickhouse_options, postgres_options};
 use crate::sink::query::Limits;
 use crate::sink::{Error, Kind, clickhouse, duckdb, postgres};
@@ -67,6 +68,7 @@ pub fn ask(plan: &Plan) -> Vec<Finding> {
         Ok(cluster) => kafka(plan, &cluster),
         Err(finding) => vec![finding],
     };
+    findings.extend(plan.kafka.registry.as_ref().map(registry));
     findings.extend(plan.stores.iter().map(|s| store(&s.id, &s.kind)));
     findings
 }
@@ -106,6 +108,15 @@ fn cluster(plan: &Plan) -> Result<Cluster, Finding> {
     })?;
     let topics = metadata.topics().iter().filter(|t| t.error().is_none()).map(|t| (t.name().to_owned(), t.partitions().len()));
     Ok(Cluster { brokers: metadata.brokers().len(), topics: topics.collect() })
+}
+
+/// Whether the registry answers; whether it has this schema does not matter.
+fn registry(plan: &RegistryPlan) -> Finding {
+    let subject = format!("registry {}", plan.url);
+    match Client::new(plan).and_then(|client| client.get(1)) {
+        Ok(_) => Finding::new(Standing::Good, subject, "answers"),
+        Err(why) => Finding::new(Standing::Bad, subject, why).hint("is it running there, and do `kafka.registry` and its login fit it?"),
+    }
 }
 
 fn broker_names(plan: &Plan) -> String {

@@ -79,7 +79,10 @@ fn show(status: &Status, output: Output, paper: &mut Paper<'_>) -> std::io::Resu
     }
     if !status.sources.is_empty() {
         paper.line("")?;
-        paper.table(&["source topic", "partitions", "committed", "state"], status.sources.iter().map(|(topic, parts)| source(topic, parts)))?;
+        paper.table(
+            &["source topic", "format", "partitions", "committed", "state"],
+            status.sources.iter().map(|(topic, parts)| source(topic, parts)),
+        )?;
     }
     let standstills = standstills(status);
     for (heading, stopped) in [("stopped, somebody must act", true), ("waiting, goes on by itself", false)] {
@@ -136,8 +139,13 @@ fn replica(replica: &Replica) -> [Field; 7] {
     ]
 }
 
-fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 4] {
+fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5] {
     let stopped = partitions.values().filter(|p| p.stopped.is_some()).count();
+    let waiting = partitions.values().filter(|p| p.stopped.is_none() && p.waiting.is_some()).count();
+    let mut formats: Vec<&str> = partitions.values().filter_map(|p| p.format.as_deref()).collect();
+    formats.sort_unstable();
+    formats.dedup();
+    let format = if formats.is_empty() { "-".to_owned() } else { formats.join(", ") };
     let committed = |p: &SourcePartition| p.committed.map_or_else(|| "-".to_owned(), |at| at.to_string());
     let text = if partitions.len() <= NAMED_MAX {
         partitions.iter().map(|(n, p)| format!("{n}: {}", committed(p))).collect::<Vec<_>>().join(", ")
@@ -148,12 +156,13 @@ fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 4
             _ => "-".to_owned(),
         }
     };
-    let state = match stopped {
-        0 if partitions.is_empty() => "no partition here".into(),
-        0 => Field::of("reading", Mood::Good),
-        n => Field::of(format!("{n} stopped"), Mood::Bad),
+    let state = match (stopped, waiting) {
+        (0, 0) if partitions.is_empty() => "no partition here".into(),
+        (0, 0) => Field::of("reading", Mood::Good),
+        (0, _) => Field::of("waiting for the registry", Mood::Odd),
+        (n, _) => Field::of(format!("{n} stopped"), Mood::Bad),
     };
-    [topic.into(), Field::number(partitions.len()), text.into(), state]
+    [topic.into(), format.into(), Field::number(partitions.len()), text.into(), state]
 }
 
 /// Partitions of one place that stand still for one reason.
@@ -171,16 +180,14 @@ fn standstills(status: &Status) -> Vec<Standstill<'_>> {
         let crate::observe::Standstill { stopped, reason } = standstill;
         found.push(Standstill { place: part.clone(), partitions: Vec::new(), reason, stopped: *stopped });
     }
-    let sources = status
-        .sources
-        .iter()
-        .flat_map(|(topic, parts)| parts.iter().filter_map(move |(n, p)| Some((format!("source {topic}"), *n, p.stopped.as_ref()?, true))));
+    // What is stopped waits for nobody.
+    let sources = status.sources.iter().flat_map(|(topic, parts)| {
+        let parts = parts.iter();
+        parts.filter_map(move |(n, p)| Some((format!("source {topic}"), *n, p.stopped.as_ref().or(p.waiting.as_ref())?, p.stopped.is_some())))
+    });
     let replicas = status.replicas.iter().flat_map(|(id, r)| {
-        r.partitions.iter().flat_map(move |(n, p)| {
-            let stopped = p.stopped.as_ref().map(|reason| (format!("replica {id}"), *n, reason, true));
-            let waiting = p.waiting.as_ref().filter(|_| p.stopped.is_none()).map(|reason| (format!("replica {id}"), *n, reason, false));
-            stopped.into_iter().chain(waiting)
-        })
+        let parts = r.partitions.iter();
+        parts.filter_map(move |(n, p)| Some((format!("replica {id}"), *n, p.stopped.as_ref().or(p.waiting.as_ref())?, p.stopped.is_some())))
     });
     for (place, partition, reason, stopped) in sources.chain(replicas) {
         match found.iter_mut().find(|s| s.place == place && s.stopped == stopped && s.reason == reason) {
@@ -228,7 +235,10 @@ mod tests {
             let stopped = reason("binding.table_exists", "table \"orders\" exists and is not ours", "rename it");
             drop(warehouse.partitions.insert(n, LogPartition { stopped, ..part(None, 100) }));
         }
-        let source = BTreeMap::from([(0, SourcePartition { committed: Some(120), stopped: None }), (1, SourcePartition::default())]);
+        let source = BTreeMap::from([
+            (0, SourcePartition { committed: Some(120), format: Some("avro".into()), ..SourcePartition::default() }),
+            (1, SourcePartition::default()),
+        ]);
         Status {
             topology: "shop".into(),
             sources: BTreeMap::from([("shop.public.orders".to_owned(), source)]),
@@ -250,8 +260,8 @@ table   store      rows landed  deleted  lag  freshness  state
 orders  serving         12 345        7   10      0.5 s  catching up
 orders  warehouse            0        0  200          -  stopped
 
-source topic        partitions  committed     state
-shop.public.orders           2  0: 120, 1: -  reading
+source topic        format  partitions  committed     state
+shop.public.orders  avro             2  0: 120, 1: -  reading
 
 stopped, somebody must act
   replica warehouse.orders partitions 0, 1: binding.table_exists

@@ -37,6 +37,12 @@ pub struct SourcePartition {
     /// Why it stands still.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Reason>,
+    /// What keeps it waiting, where something does: it goes on by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Reason>,
+    /// What its values are written in, as the first one told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
 }
 
 /// A log partition of a replica as people see it.
@@ -191,6 +197,26 @@ impl Observer {
     pub fn source_stopped(&self, topic: &str, partition: i32, reason: Reason) {
         tracing::error!(code = reason.code, topic, partition, what = reason.what, hint = reason.hint, "source partition stopped");
         self.lock().sources.entry(topic.to_owned()).or_default().entry(partition).or_default().stopped = Some(reason);
+    }
+
+    /// A source partition waits, or no longer.
+    pub fn source_waiting(&self, topic: &str, partition: i32, reason: Option<Reason>) {
+        let mut status = self.lock();
+        let Some(p) = status.sources.get_mut(topic).and_then(|partitions| partitions.get_mut(&partition)) else { return };
+        if let Some(reason) = reason.as_ref().filter(|r| p.waiting.as_ref().is_none_or(|w| w.what != r.what)) {
+            tracing::warn!(code = reason.code, topic, partition, what = reason.what, hint = reason.hint, "source partition waits");
+        }
+        p.waiting = reason;
+    }
+
+    /// The first record of a source partition told what its values are written in.
+    pub fn source_format(&self, topic: &str, partition: i32, format: &'static str) {
+        let mut status = self.lock();
+        let Some(p) = status.sources.get_mut(topic).and_then(|partitions| partitions.get_mut(&partition)) else { return };
+        if p.format.as_deref() != Some(format) {
+            tracing::info!(topic, partition, format, "format of the values");
+            p.format = Some(format.to_owned());
+        }
     }
 
     /// The group gave or took partitions.

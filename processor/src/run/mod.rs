@@ -9,6 +9,7 @@ mod group;
 pub mod land;
 pub mod lock;
 pub mod normalise;
+mod registry;
 pub mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

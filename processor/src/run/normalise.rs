@@ -20,6 +20,7 @@ use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::group::Member;
+use super::registry::Registry;
 use super::{Named, Shared, Stopping};
 use crate::dead_letter::{self, Letter};
 use crate::fault::{self, Bug};
@@ -36,6 +37,7 @@ use rebalance::{ByCommit, Consumer, Event, add};
 use sources::{Input, changed_reason};
 
 mod rebalance;
+mod schemas;
 mod sources;
 
 /// How often offsets are committed: a crash repeats at most so much, and repeats are recognised.
@@ -66,6 +68,9 @@ pub enum SessionError {
     /// Topics could not be described.
     #[error(transparent)]
     Describe(#[from] crate::log::incarnation::DescribeError),
+    /// The schema registry's client could not be made.
+    #[error("the schema registry cannot be used: {0}")]
+    Registry(String),
 }
 
 struct Owned {
@@ -75,6 +80,10 @@ struct Owned {
     stopped: bool,
     changes: [u64; 6],
     read: u64,
+    /// Schema that it waits for, at this offset.
+    wants: Option<(u64, i64)>,
+    /// Whether what its values are written in has been told.
+    is_told: bool,
 }
 
 struct Session<'a> {
@@ -90,6 +99,7 @@ struct Session<'a> {
     next_slot: usize,
     published: HashSet<Fingerprint>,
     pins: BTreeMap<String, Source>,
+    registry: Option<Registry>,
     outbox: Outbox,
     acks: Vec<usize>,
     start: Instant,
@@ -119,6 +129,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     let group = format!("{}.normalise", plan.topology);
     let consumer: Consumer = client::member(&plan.kafka, &group).create_with_context(member.clone())?;
     let producer = Producer::new(&plan.kafka)?;
+    let registry = plan.kafka.registry.as_ref().map(|r| Registry::start(r, Instant::now())).transpose().map_err(SessionError::Registry)?;
     let mut session = Session {
         shared,
         plan,
@@ -132,6 +143,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
         next_slot: 0,
         published: HashSet::new(),
         pins,
+        registry,
         outbox: Outbox::default(),
         acks: Vec::new(),
         start: shared.start,
@@ -175,6 +187,7 @@ impl Session<'_> {
             }
             self.handle_events(consumer)?;
             self.take_acks(Duration::ZERO)?;
+            self.take_schemas(consumer)?;
             self.flush_counts();
             if committed.elapsed() >= COMMIT_EVERY {
                 committed = Instant::now();
@@ -255,7 +268,7 @@ impl Session<'_> {
         }
         let table = input.table;
         let _ = self.by_name.insert(name.clone(), slot);
-        let _ = self.owned.insert(slot, Owned { name, core, table, stopped: false, changes: [0; 6], read: 0 });
+        let _ = self.owned.insert(slot, Owned { name, core, table, stopped: false, changes: [0; 6], read: 0, wants: None, is_told: false });
         if let Some(reason) = refused {
             self.stop(consumer, slot, reason)?;
         }
@@ -265,16 +278,31 @@ impl Session<'_> {
     fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>, now: Duration) -> Result<(), SessionError> {
         let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
-        if owned.stopped {
+        if owned.stopped || owned.wants.is_some() {
             return Ok(());
         }
         let Some(input) = self.inputs.get_mut(&owned.name.0) else { return Ok(()) };
-        owned.read += 1;
         let (partition, offset) = (message.partition(), message.offset());
+        let headers = MessageHeaders(message);
+        let record = debezium::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) };
+        if let Some(registry) = &mut self.registry {
+            while let Some(id) = input.decoder.wanted(&record) {
+                match registry.known(id) {
+                    Some(registered) => input.decoder.bring(id, registered),
+                    None => return self.await_schema(consumer, slot, id, offset),
+                }
+            }
+        }
+        if !owned.is_told
+            && let Some(format) = input.decoder.format(&record)
+        {
+            owned.is_told = true;
+            self.shared.observer.source_format(&owned.name.0, partition, format);
+        }
+        owned.read += 1;
         input.decoder.epoch = input.pinned.epoch(partition, offset);
         let token = owned.core.fetched(offset);
-        let headers = MessageHeaders(message);
-        let decoded = input.decoder.decode(debezium::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) });
+        let decoded = input.decoder.decode(record);
         let mut fresh: Option<(Fingerprint, Arc<TableSchema>)> = None;
         let mut by_offset = false;
         self.outbox.clear();

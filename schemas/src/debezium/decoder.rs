@@ -183,6 +183,12 @@ impl Decoder {
         named(self.options.encoding, record.value).filter(lacks).or_else(|| named(Encoding::Detected, record.key).filter(lacks))
     }
 
+    /// What a record's value is written in, for people: `avro` or `json`; `None` where there is no value.
+    pub fn format(&self, record: &Record<'_>) -> Option<&'static str> {
+        let framed = Registry::frame(&self.options, self.options.encoding, record.value?, "value");
+        Some(if framed.is_some() { "avro" } else { "json" })
+    }
+
     /// Takes in what the registry says of an id.
     pub fn bring(&mut self, id: u64, registered: &Registered) {
         self.registry.bring(id, registered);

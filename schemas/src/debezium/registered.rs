@@ -57,12 +57,13 @@ impl Registry {
             Encoding::Avro => true,
         };
         is_framed.then(|| {
-            let width = options.registry.ok_or_else(|| {
-                let reason =
-                    format!("records of table {:?} are framed by a schema registry, and no registry is given (`kafka.registry`)", options.table);
+            let framed = frame(bytes, options.registry.unwrap_or_default());
+            let framed = framed.map_err(|e| Reject::new(Code::FrameInvalid, format!("the {part} is no registered record: {e}")))?;
+            options.registry.map(|_| framed).ok_or_else(|| {
+                let table = &options.table;
+                let reason = format!("records of table {table:?} are framed by a schema registry, and no registry is given (`kafka.registry`)");
                 Reject::new(Code::RegistryMissing, reason)
-            })?;
-            frame(bytes, width).map_err(|e| Reject::new(Code::FrameInvalid, format!("the {part} is no registered record: {e}")))
+            })
         })
     }
 

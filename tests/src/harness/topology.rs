@@ -50,6 +50,8 @@ pub struct Topology {
     pub client: String,
     /// The brokers.
     pub brokers: String,
+    /// The schema registry.
+    pub registry: Option<String>,
 }
 
 impl Topology {
@@ -84,6 +86,7 @@ impl Topology {
             table_extra: String::new(),
             client: "session.timeout.ms: 1500, heartbeat.interval.ms: 300".into(),
             brokers: brokers.to_owned(),
+            registry: None,
         };
         topology.write();
         topology
@@ -97,9 +100,14 @@ impl Topology {
     /// The file's text.
     pub fn yaml(&self) -> String {
         let mut yaml = format!(
-            "topology: {}\nkafka:\n  brokers: [\"{}\"]\n  client: {{ {} }}\ndefaults: {{ push_debounce_quiet: 0, log: {{ partitions: {}, replication: 1 }} }}\n\
+            "topology: {}\nkafka:\n  brokers: [\"{}\"]\n  client: {{ {} }}\n{}defaults: {{ push_debounce_quiet: 0, log: {{ partitions: {}, replication: 1 }} }}\n\
              sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\nstores:\n",
-            self.name, self.brokers, self.client, self.log_partitions, self.prefix
+            self.name,
+            self.brokers,
+            self.client,
+            self.registry.as_ref().map(|url| format!("  registry: {{ url: \"{url}\" }}\n")).unwrap_or_default(),
+            self.log_partitions,
+            self.prefix
         );
         yaml.push_str(&self.stores_yaml());
         yaml.push_str("tables:\n");

@@ -21,7 +21,7 @@ pub struct Kafka {
     pub security: Field<Security>,
     /// Options of the Kafka client, from a list of harmless ones. Default: none.
     pub client: Field<Entries<OptionText>>,
-    /// Schema registry of Avro, Protobuf or JSON Schema topics. Default: none. Not supported yet.
+    /// Schema registry of Avro topics. Default: none.
     pub registry: Field<Registry>,
 }
 
@@ -87,6 +87,8 @@ pub struct Registry {
     pub username: Field<String>,
     /// Login password, a reference. Default: none.
     pub password: Field<SecretText>,
+    /// Bytes of a schema id in front of a record: 4, or 8 as Apicurio's own serializers wrote it. Default: 4.
+    pub id_bytes: Field<u32>,
 }
 
 /// The value of a client option: a text, a number, true or false.

@@ -138,6 +138,8 @@ pub struct Cdc {
     pub topic_prefix: Field<String>,
     /// What carries the changes. Default and only choice: `kafka`.
     pub transport: Field<Transport>,
+    /// What the values of its topics are written in. Default: `auto`, each value tells by its first byte.
+    pub format: Field<Format>,
     /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
     pub bootstrap: Field<String>,
     /// The connector's `binary.handling.mode`: what the text of a column is that is declared as `bytes`. Default: none, such a column is refused where a
@@ -145,6 +147,18 @@ pub struct Cdc {
     pub binary_handling_mode: Field<BinaryHandlingMode>,
     /// The connector's `decimal.handling.mode`: what a string is in a column that is declared as a decimal, without a schema part. Default: `string`.
     pub decimal_handling_mode: Field<DecimalHandlingMode>,
+}
+
+/// What values are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Avro where a value begins with a registry's frame, else JSON.
+    Auto,
+    /// JSON, with or without a schema part.
+    Json,
+    /// Avro in a registry's frame.
+    Avro,
 }
 
 /// How a connector writes bytes.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Mechanism, Protocol, SourceType};
+pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Format, Mechanism, Protocol, SourceType};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -66,6 +66,20 @@ pub struct KafkaPlan {
     pub security: Option<SecurityPlan>,
     /// Allow-listed librdkafka options.
     pub client: Vec<(String, String)>,
+    /// Schema registry of its topics; none means that no topic needs one.
+    pub registry: Option<RegistryPlan>,
+}
+
+/// How to reach a schema registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistryPlan {
+    /// Address of its API, `http://` or `https://`, without login.
+    pub url: String,
+    /// Login: name and password.
+    pub login: Option<(String, Secret)>,
+    /// Whether ids in front of records have eight bytes rather than four.
+    pub has_long_ids: bool,
 }
 
 /// Encryption and login.
@@ -116,6 +130,8 @@ pub struct SourcePlan {
     pub kind: SourceType,
     /// First part of its connector's topics, where one is named.
     pub topic_prefix: Option<String>,
+    /// What values are written in; `auto` where nothing is said.
+    pub format: Format,
     /// How its connector writes bytes, where that is said.
     pub binary_handling_mode: Option<BinaryHandlingMode>,
     /// How its connector writes decimals, where that is said.

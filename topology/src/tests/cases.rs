@@ -109,6 +109,19 @@ const CASES: &[Case] = cases! {
         ("topology.required", "tables[0].topic", "id: orders");
     "security without a protocol": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  security: { ca: ca.pem }";
         ("topology.required", "kafka.security.protocol", "{ ca");
+    "a registry without an address": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: {}";
+        ("topology.required", "kafka.registry.url", "{}");
+    "half a login of a registry": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1\", username: u }";
+        ("topology.required", "kafka.registry.password", "{ url");
+    "a registry's password in its address": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://u:hunter2@r:1\" }";
+        ("topology.literal_secret", "kafka.registry.url", "\"https");
+    "a registry's password in the open": "brokers: [localhost:9092]" =>
+        "brokers: [localhost:9092]\n  registry: { url: \"http://r:1\", username: u, password: \"${env:PASSWORD}\" }";
+        ("kafka.plain_without_tls", "kafka.registry.url", "\"http");
+    "a registry that is no HTTP address": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"r:8081\" }";
+        ("topology.bad_value", "kafka.registry.url", "\"r:8081");
+    "ids of an odd width": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1\", id_bytes: 5 }";
+        ("topology.bad_value", "kafka.registry.id_bytes", "5");
     "a column without a name": "    replicas:" => "    columns: [{ type: int32 }]\n    replicas:";
         ("topology.required", "tables[0].columns[0].name", "{ type");
 

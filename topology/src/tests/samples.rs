@@ -154,7 +154,6 @@ fn everything_is_parsed_and_refused_by_name_only() {
         "ignore_null_updates",
         "latest",
         "shape",
-        "registry",
         "relationships",
         "bootstrap",
         "native_apply",

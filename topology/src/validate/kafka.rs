@@ -1,18 +1,23 @@
-//! `kafka`: brokers and security.
+//! `kafka`: brokers, security and registry.
 //!
 //! Plaintext to another machine needs a word from the operator, PLAIN needs TLS, and a field that a protocol does not use is an
 //! issue: who writes a password expects it to be used (RELIABILITY.md D 20, D 22).
 
 use crate::field::Field;
 use crate::issue::{At, Code, Finding, shown};
-use crate::model::{Kafka, Mechanism, Protocol, Security};
-use crate::plan::{CertificatePlan, KafkaPlan, SaslPlan, SecurityPlan};
+use crate::model::{Kafka, Mechanism, Protocol, Registry, Security, UrlText};
+use crate::plan::{CertificatePlan, KafkaPlan, RegistryPlan, SaslPlan, SecurityPlan};
 
+use super::address::{holds_literal_password, http_address};
+use super::client;
 use super::context::Context;
-use super::{client, unsupported};
 
 pub(crate) fn resolve(cx: &Context<'_>, kafka: &Kafka, at: &At) -> Option<KafkaPlan> {
-    unsupported::always(cx, &kafka.registry);
+    let registry = match &kafka.registry {
+        Field::Absent => Some(None),
+        Field::Broken(_) => None,
+        Field::Given(registry, at) => self::registry(cx, registry, at).map(Some),
+    };
     let client = client::resolve(cx, &kafka.client);
     let brokers = brokers(cx, kafka, at);
     let security = match &kafka.security {
@@ -26,7 +31,49 @@ pub(crate) fn resolve(cx: &Context<'_>, kafka: &Kafka, at: &At) -> Option<KafkaP
         let message = format!("broker {} is another machine, and nothing says how to protect the connection", shown(remote));
         cx.error(list, Code::KafkaPlaintextConsent, message, "write kafka.security, with protocol: plaintext if that is meant");
     }
-    Some(KafkaPlan { brokers, security: security?, client })
+    Some(KafkaPlan { brokers, security: security?, client, registry: registry? })
+}
+
+fn registry(cx: &Context<'_>, registry: &Registry, at: &At) -> Option<RegistryPlan> {
+    let (UrlText(text), at_url) = cx.required(&registry.url, at, "url")?;
+    if holds_literal_password(text) {
+        cx.literal_secret(at_url);
+        return None;
+    }
+    let url = cx.resolve(text, at_url)?;
+    if let Err(why) = http_address(&url) {
+        cx.error(at_url, Code::BadValue, format!("the address {why}"), "write http://host:8081 or https://host:8081");
+        return None;
+    }
+    let has_long_ids = match registry.id_bytes.given() {
+        None | Some((4, _)) => false,
+        Some((8, _)) => true,
+        Some((_, at)) => {
+            cx.error(at, Code::BadValue, "a schema id has 4 bytes or 8", "leave it out unless records are framed as Apicurio once did by default");
+            return None;
+        }
+    };
+    let login = match (&registry.username, &registry.password) {
+        (Field::Absent, Field::Absent) => None,
+        (username, password) => {
+            for (key, is_absent) in [("username", username.is_absent()), ("password", password.is_absent())] {
+                if is_absent {
+                    cx.push(&at.child(key), Finding::new(Code::Required, format!("{key} is missing, and a login has both")));
+                }
+            }
+            let password = cx.secret(password);
+            Some((username.text()?.to_owned(), password?))
+        }
+    };
+    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());
+    if let (Some(_), Some(host)) = (&login, host)
+        && !is_loopback(&if host.contains(':') { host.to_owned() } else { format!("{host}:80") })
+    {
+        let message = "the password goes to another machine as it is, and the address has no TLS";
+        cx.error(at_url, Code::KafkaPlainWithoutTls, message, "write https://");
+        return None;
+    }
+    Some(RegistryPlan { url: url.trim_end_matches('/').to_owned(), login, has_long_ids })
 }
 
 fn brokers(cx: &Context<'_>, kafka: &Kafka, at: &At) -> Option<Vec<String>> {

@@ -4,6 +4,7 @@
 //! checked. The plan is handed out only if no error was found, and only from here: that is why a [`Plan`] cannot be invalid.
 //! It must never fill in for a value that is written but wrong.
 
+mod address;
 mod client;
 mod context;
 mod kafka;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Decoder, Order};
-use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, SourceType};
+use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Decoder, Encoding, IdBytes, Order};
+use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Format, SourceType};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -70,6 +70,12 @@ impl Session<'_> {
             Some(DecimalHandlingMode::Precise) => DecimalStrings::Base64,
             None | Some(DecimalHandlingMode::Double | DecimalHandlingMode::String) => DecimalStrings::Numbers,
         };
+        options.encoding = match source.map(|s| s.format) {
+            None | Some(Format::Auto) => Encoding::Detected,
+            Some(Format::Json) => Encoding::Json,
+            Some(Format::Avro) => Encoding::Avro,
+        };
+        options.registry = self.plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
         // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
         let is_plain = source.is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
         options.order = if is_plain { Order::DialectElseOffset } else { Order::Dialect };
