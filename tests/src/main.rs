@@ -21,6 +21,7 @@ mod planted;
 mod processes;
 mod property;
 mod reference;
+mod registry;
 mod scene;
 mod simulate;
 mod sink_clickhouse;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::harness::kafka::Record;
+use crate::harness::registry::{envelope_schema, framed, key_schema};
 use crate::harness::stores::{Column, Kind, Row};
 
 /// The stores by the names that the files use, and their ids in the topology.
@@ -36,6 +37,8 @@ pub struct Case {
 pub struct Table {
     /// The row's fields as Connect describes them; none for records without a schema part.
     schema: Option<Vec<Value>>,
+    /// The row's fields as Avro has them: keys and values go in the frame of a registry then.
+    avro: Option<Vec<Value>>,
     /// Members of the record key.
     #[serde(default)]
     key: Vec<String>,
@@ -146,9 +149,31 @@ impl Table {
         letters
     }
 
-    /// The records as they lie in the topic of a table.
-    pub fn produced(&self, topic: &str, table: &str) -> Vec<Record> {
+    /// The schemas of keys and values in Avro.
+    pub fn avro_schemas(&self) -> Option<(Value, Value)> {
+        let fields = self.avro.as_ref()?;
+        let keys: Vec<Value> = fields.iter().filter(|f| self.key.iter().any(|k| f["name"] == **k)).cloned().collect();
+        Some((key_schema(&keys), envelope_schema(fields)))
+    }
+
+    /// The records as they lie in the topic of a table; in Avro under these ids of the key's schema and the value's.
+    pub fn produced(&self, topic: &str, table: &str, (key_id, value_id): (u32, u32)) -> Vec<Record> {
+        let avro = self.avro_schemas();
         let record = |(n, sent): (usize, &Sent)| {
+            if let (Some((key_schema, value_schema)), Some(text)) = (&avro, sent.value.as_ref().filter(|v| !v.is_empty())) {
+                let json = |text: &str| serde_json::from_str::<Value>(text).expect("a case holds JSON");
+                let datum = json(&self.value(n, text, table, false));
+                let key = json(&sent.key.clone().or_else(|| self.key_of(text)).expect("a case in Avro has a key"));
+                let (key, value) = (framed(key_id, key_schema, &key), framed(value_id, value_schema, &datum));
+                return Record {
+                    topic: topic.to_owned(),
+                    partition: Some(0),
+                    offset: n as i64,
+                    key: Some(key),
+                    value: Some(value),
+                    headers: Vec::new(),
+                };
+            }
             let value = match (&sent.value, &sent.value_base64) {
                 (Some(text), _) => Some(self.value(n, text, table, sent.wrap).into_bytes()),
                 (None, Some(text)) => Some(base64(text)),

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use self::file::{Case, STORES};
+pub use self::run::status;
 use self::run::{Verdict, Verdicts};
 use crate::tidy::{root, sources};
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::file::{Case, STORES, Table};
 use crate::harness::kafka::Kafka;
+use crate::harness::registry::Registry;
 use crate::harness::stack;
 use crate::harness::stores::Store;
 use crate::harness::topology::{Stores, Topology};
@@ -28,11 +29,17 @@ pub fn run(cases: &BTreeMap<String, Case>) -> Verdicts {
     let topology = Topology::new("cases", &[], Stores::ALL);
     let kafka = Kafka::new();
     let tables: Vec<(String, &Table)> = cases.iter().flat_map(|(id, case)| case.tables.iter().enumerate().map(|(n, t)| (name(id, n), t))).collect();
-    std::fs::write(topology.file(), file(&topology, &tables)).expect("the test's folder can be written");
-    for (table, sent) in &tables {
+    let ids = |n: usize| (2 * n as u32 + 1, 2 * n as u32 + 2);
+    let schemas = tables.iter().enumerate().filter_map(|(n, (_, table))| {
+        let ((key, value), schemas) = (ids(n), table.avro_schemas()?);
+        Some([(key, schemas.0), (value, schemas.1)])
+    });
+    let registry = Registry::start(schemas.flatten().collect());
+    std::fs::write(topology.file(), file(&topology, registry.url(), &tables)).expect("the test's folder can be written");
+    for (n, (table, sent)) in tables.iter().enumerate() {
         let topic = topology.source(table);
         kafka.create_topic(&topic, 1, &[]);
-        kafka.produce(&sent.produced(&topic, table));
+        kafka.produce(&sent.produced(&topic, table, ids(n)));
     }
     let mut process = topology.run().start();
     let address = process.http(Duration::from_secs(30));
@@ -60,7 +67,7 @@ fn name(id: &str, n: usize) -> String {
 }
 
 /// The topology file; JSON is YAML.
-fn file(topology: &Topology, tables: &[(String, &Table)]) -> String {
+fn file(topology: &Topology, registry: &str, tables: &[(String, &Table)]) -> String {
     let mut sources: Vec<serde_json::Value> = Vec::new();
     let mut source_of = |table: &Table| {
         let kind = match table.connector.as_str() {
@@ -94,14 +101,15 @@ fn file(topology: &Topology, tables: &[(String, &Table)]) -> String {
         })
         .collect();
     format!(
-        "topology: {}\nkafka: {{ brokers: [\"{}\"] }}\ndefaults: {{ log: {{ partitions: 1, replication: 1 }} }}\nsources:\n{sources}stores:\n{}tables:\n{entries}",
+        "topology: {}\nkafka: {{ brokers: [\"{}\"], registry: {{ url: \"{registry}\" }} }}\ndefaults: {{ log: {{ partitions: 1, replication: 1 }} }}\nsources:\n{sources}stores:\n{}tables:\n{entries}",
         topology.name,
         stack::kafka(),
         topology.stores_yaml(),
     )
 }
 
-fn status(address: &str) -> Result<Status, String> {
+/// What a process says of itself.
+pub fn status(address: &str) -> Result<Status, String> {
     let mut answer = ureq::get(format!("{address}/api/status")).call().map_err(|e| e.to_string())?;
     let text = answer.body_mut().read_to_string().map_err(|e| e.to_string())?;
     serde_json::from_str(&text).map_err(|e| e.to_string())

@@ -7,6 +7,7 @@
 
 pub mod kafka;
 pub mod process;
+pub mod registry;
 pub mod rng;
 pub mod stack;
 pub mod stores;

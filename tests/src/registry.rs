@@ -1,0 +1,118 @@
+//! The real program with a schema registry that fails, forgets and is asked too often.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::kafka::{Kafka, Record};
+use crate::harness::registry::{Registry, envelope_schema, framed, key_schema};
+use crate::harness::stores::{Kind, columns};
+use crate::harness::topology::{Stores, Topology};
+use crate::harness::wait;
+use crate::scene::{self, DRAIN, HEAL};
+
+/// Ids of the key's schema and of the values'.
+const KEY: u32 = 6;
+
+fn fields() -> Vec<Value> {
+    vec![json!({ "name": "id", "type": "int" }), json!({ "name": "v", "type": ["null", "string"] })]
+}
+
+fn registry(ids: &[u32]) -> Registry {
+    let values = ids.iter().map(|id| (*id, envelope_schema(&fields())));
+    Registry::start(values.chain([(KEY, key_schema(&fields()[..1]))]).collect())
+}
+
+fn topology(stem: &str, tables: &[&str], registry: &Registry) -> Topology {
+    let mut topology = Topology::new(stem, tables, Stores::ALL);
+    topology.registry = Some(registry.url().to_owned());
+    topology.write();
+    topology
+}
+
+/// The create of a row, its value framed by a schema.
+fn create(topic: &str, schema: u32, n: i64) -> Record {
+    let key = framed(KEY, &key_schema(&fields()[..1]), &json!({ "id": n }));
+    let source = json!({ "connector": "postgresql", "sequence": format!("[\"{}\",\"{}\"]", 10 * n + 10, 10 * n + 15), "lsn": 10 * n + 15 });
+    let value = framed(schema, &envelope_schema(&fields()), &json!({ "after": { "id": n, "v": format!("row {n}") }, "source": source, "op": "c" }));
+    Record { topic: topic.to_owned(), partition: Some(0), offset: n, key: Some(key), value: Some(value), headers: Vec::new() }
+}
+
+fn ids(topology: &Topology, table: &str) -> BTreeMap<String, Vec<Option<String>>> {
+    let columns = columns(&[("id", Kind::Int)]);
+    let rows = |view: crate::harness::stores::View| {
+        let mut ids: Vec<_> = view.rows.into_iter().map(|row| row[0].clone()).collect();
+        ids.sort_by_key(|id| id.as_deref().and_then(|id| id.parse::<i64>().ok()));
+        ids
+    };
+    topology.stores.iter().map(|s| (s.id().to_owned(), s.view(table, &columns).map(rows).unwrap_or_default())).collect()
+}
+
+fn everywhere(topology: &Topology, numbers: impl Iterator<Item = i64> + Clone) -> BTreeMap<String, Vec<Option<String>>> {
+    topology.stores.iter().map(|s| (s.id().to_owned(), numbers.clone().map(|n| Some(n.to_string())).collect())).collect()
+}
+
+/// A registry that does not answer for one schema holds up who needs it and nobody else, says so, and loses nothing.
+#[test]
+fn case_reg_01_what_the_registry_fails_at_waits_and_lands() {
+    let registry = registry(&[7, 8]);
+    registry.fail(7, 503);
+    let topology = topology("regfails", &["held", "free"], &registry);
+    let kafka = Kafka::new();
+    for (table, schema) in [("held", 7), ("free", 8)] {
+        let topic = topology.source(table);
+        kafka.create_topic(&topic, 1, &[]);
+        kafka.produce(&(0..50).map(|n| create(&topic, schema, n)).collect::<Vec<_>>());
+    }
+    let mut process = topology.run().start();
+    let address = process.http(Duration::from_secs(30));
+    wait::expect("the other table lands", HEAL, || {
+        let (found, wanted) = (ids(&topology, "free"), everywhere(&topology, 0..50));
+        if found == wanted { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    wait::expect("the wait is told", HEAL, || {
+        let status = crate::cases::status(&address)?;
+        let source = status.sources.get(&topology.source("held")).and_then(|p| p.get(&0)).cloned().unwrap_or_default();
+        match (&source.waiting, &source.stopped) {
+            (Some(reason), None) if reason.code == "registry.unreachable" && reason.what.contains("503") => Ok(()),
+            _ => Err(format!("{source:?}")),
+        }
+    });
+    assert!(ids(&topology, "held").values().all(Vec::is_empty), "nothing is guessed");
+    registry.fail(7, 200);
+    wait::expect("what waited lands", HEAL, || {
+        let (found, wanted) = (ids(&topology, "held"), everywhere(&topology, 0..50));
+        if found == wanted { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    let status = crate::cases::status(&address).expect("a status");
+    let source = &status.sources[&topology.source("held")][&0];
+    assert_eq!((&source.waiting, source.format.as_deref()), (&None, Some("avro")));
+    assert!(registry.asked(8) == 1 && registry.asked(KEY) <= 2, "what is known is not asked for again");
+    process.drain_and_exit(DRAIN);
+    assert_eq!(scene::letters(&kafka, &topology).len(), 0, "no record is given up for a registry that is down");
+}
+
+/// Many records of an id that does not exist are dead letters by name, at the cost of hardly a request.
+#[test]
+fn case_reg_02_an_unknown_id_does_not_brown_out_the_registry() {
+    let registry = registry(&[7]);
+    let topology = topology("regunknown", &["t"], &registry);
+    let kafka = Kafka::new();
+    let topic = topology.source("t");
+    kafka.create_topic(&topic, 1, &[]);
+    let strays = 1_000;
+    let schema = |n: i64| if n % 2 == 0 && n < 2 * strays { 99 } else { 7 };
+    kafka.produce(&(0..2 * strays + 100).map(|n| create(&topic, schema(n), n)).collect::<Vec<_>>());
+    let mut process = topology.run().start();
+    wait::expect("the others land", HEAL, || {
+        let (found, wanted) = (ids(&topology, "t"), everywhere(&topology, (0..2 * strays + 100).filter(|n| schema(*n) == 7)));
+        if found == wanted { Ok(()) } else { Err(format!("{:?}", found.values().map(Vec::len).collect::<Vec<_>>())) }
+    });
+    process.drain_and_exit(DRAIN);
+    let letters = scene::letters(&kafka, &topology);
+    assert!(letters.iter().all(|l| l.code == "registry.schema_unknown" && l.offset % 2 == 0), "{letters:?}");
+    assert_eq!(letters.len(), strays as usize);
+    // It is believed for half a minute that an id does not exist.
+    assert!(registry.asked(99) <= 3, "{} requests for an id that does not exist", registry.asked(99));
+}
