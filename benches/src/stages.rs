@@ -94,7 +94,7 @@ pub fn normalise(workload: &Workload, mut keep: Option<&mut Log>) -> Result<usiz
             outbox.clear();
             let decoded = decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None });
             let Ok(Decoded::Changes(changes)) = decoded else { anyhow::bail!("an event of the workload is no change: {decoded:?}") };
-            let item = Item { ordinal: 0, key: Some(changes.change.key), change: &changes.change.change };
+            let item = Item { ordinal: 0, key: changes.change.key, change: &changes.change.change };
             let _ = core.process(token, offset, changes.fingerprint, &[item], Duration::ZERO, &mut outbox);
             if let Some(log) = keep.as_deref_mut()
                 && log.schema.is_none()

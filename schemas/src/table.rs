@@ -135,6 +135,12 @@ impl TableSchema {
         Ok(Self { table, columns, key: indexes })
     }
 
+    /// The schema under which marks travel: they concern every row and hold none, so its one column says nothing. No replica ever has it.
+    pub fn of_marks(table: impl Into<String>) -> Self {
+        let column = Column { name: "mark".to_owned(), ty: LogicalType::Text, nullable: true };
+        Self { table: table.into(), columns: vec![column], key: vec![0] }
+    }
+
     /// Id of the table in the topology.
     pub fn table(&self) -> &str {
         &self.table

@@ -1,7 +1,7 @@
 //! A real Postgres table through a real Debezium connector into all three stores, compared as text column by column.
 //!
 //! Every type that Landfall has so far, with NULL, smallest, largest and special values and thousands of random rows that SQL makes from row numbers
-//! alone, under inserts, updates that leave a large text unsent, deletes and key changes while replicas land. How each store renders a value
+//! alone, under inserts, updates that leave a large text unsent, deletes, key changes and truncates while replicas land. How each store renders a value
 //! is one table, in `harness::stores`. Dates beyond the years that ClickHouse documents are a table of their own: exact in the other two, dead
 //! letters by name there. Years before Christ are left out: the connector's snapshot sends them as years after it.
 
@@ -63,7 +63,7 @@ const CONNECTOR: Duration = Duration::from_secs(90);
 const SCHEMA: &str = "CREATE TABLE types (id int PRIMARY KEY, c_bool bool, c_int2 smallint, c_int4 int, c_int8 bigint, c_real real, \
     c_double double precision, c_decimal numeric(18,4), c_numeric numeric, c_text text, c_varchar varchar(300), c_bytea bytea, c_uuid uuid, \
     c_date date, c_time time, c_timestamp timestamp, c_timestamptz timestamptz, c_json json, c_jsonb jsonb, c_large text); \
-    CREATE TABLE extremes (id int PRIMARY KEY, c_date date, c_numeric numeric); \
+    CREATE TABLE extremes (id int PRIMARY KEY, c_date date, c_numeric numeric); CREATE TABLE emptied (id int PRIMARY KEY, v text); \
     CREATE FUNCTION h(i int, salt text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT md5(i || salt) $$; \
     CREATE FUNCTION n(i int, salt text) RETURNS bigint LANGUAGE sql IMMUTABLE AS \
       $$ SELECT ('x' || substr(md5(i || salt), 1, 16))::bit(64)::bigint $$; \
@@ -158,7 +158,9 @@ impl Connector {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1", "plugin.name": "pgoutput",
             "database.hostname": host, "database.port": port, "database.user": "postgres", "database.password": "x",
             "database.dbname": format!("{}src", topology.name), "topic.prefix": topology.prefix, "slot.name": topology.name,
-            "publication.name": topology.name, "publication.autocreate.mode": "filtered", "table.include.list": "public.types,public.extremes",
+            "publication.name": topology.name, "publication.autocreate.mode": "filtered", "table.include.list": "public.types,public.extremes,public.emptied",
+            // Truncates are left out unless they are asked for.
+            "skipped.operations": "none",
             "poll.interval.ms": "50", "provide.transaction.metadata": "true",
             "topic.creation.default.partitions": "2", "topic.creation.default.replication.factor": "1",
         });
@@ -266,7 +268,7 @@ fn every_type_in_avro_from_a_real_source() {
 
 /// Runs the tables with so many rows of the random part.
 fn every_type(stem: &str, encoding: Encoding, rows: u32) {
-    let mut topology = Topology::new(stem, &["types", "extremes"], Stores::ALL);
+    let mut topology = Topology::new(stem, &["types", "extremes", "emptied"], Stores::ALL);
     if encoding == Encoding::Avro {
         topology.registry = Some(stack::registry());
         topology.write();
@@ -275,6 +277,7 @@ fn every_type(stem: &str, encoding: Encoding, rows: u32) {
     let mut source = Postgres::create(&stack::postgres(), &database);
     source.run(SCHEMA);
     source.run(ENDS);
+    source.run("INSERT INTO emptied SELECT i, 'row ' || i FROM generate_series(1, 500) i");
     source.run(&random(10, rows / 2));
     let kafka = Kafka::new();
     let connector = Connector::register(&topology, Postgres::connect(&stack::postgres(), &database).expect("it was just created"), encoding);
@@ -313,6 +316,10 @@ fn every_type(stem: &str, encoding: Encoding, rows: u32) {
             source.run(&format!("UPDATE types SET c_large = big({i}) WHERE id = {new}"));
         }
     }
+    // Emptied twice, once within a transaction that fills it again.
+    source.run("INSERT INTO emptied SELECT i, 'later ' || i FROM generate_series(501, 600) i; TRUNCATE emptied");
+    source.run("INSERT INTO emptied VALUES (7, 'gone'), (8, 'gone'); BEGIN; INSERT INTO emptied VALUES (9, 'gone'); TRUNCATE emptied; INSERT INTO emptied VALUES (7, 'stays'), (1000, 'new'); COMMIT");
+    await_key(&kafka, &connector, &topology.source("emptied"), 1000, encoding);
     source.run("UPDATE extremes SET c_numeric = c_numeric + 1 WHERE id = 6; INSERT INTO types (id, c_text) VALUES (999999, 'marker')");
     await_key(&kafka, &connector, &topology.source("types"), 999_999, encoding);
     process.assert_running();
@@ -323,7 +330,9 @@ fn every_type(stem: &str, encoding: Encoding, rows: u32) {
     drop(connector);
     let letters = scene::letters(&kafka, &topology);
     let mut wrong = Vec::new();
-    for (table, columns) in [("types", type_columns()), ("extremes", extreme_columns())] {
+    for (table, columns) in
+        [("types", type_columns()), ("extremes", extreme_columns()), ("emptied", columns(&[("id", Kind::Int), ("v", Kind::Text)]))]
+    {
         let expected = by_id(source.rows(&format!("public.{table}"), &columns));
         for store in &topology.stores {
             let Some(view) = store.view(table, &columns) else {

@@ -151,6 +151,8 @@ pub struct Partition {
     meta: Meta,
     /// State as the batch in flight will leave it.
     pending: Meta,
+    /// The last key that the mark in work has been landed for.
+    swept: Option<Vec<u8>>,
     known: HashMap<Fingerprint, Known>,
     buffer: Buffer,
     overlay: Overlay,
@@ -184,6 +186,7 @@ impl Partition {
             slot: Slot(0),
             meta: Meta::default(),
             pending: Meta::default(),
+            swept: None,
             known: HashMap::new(),
             buffer: Buffer::default(),
             overlay: Overlay::new(seed),
@@ -334,6 +337,7 @@ impl Partition {
             return Err(truncated(self.meta.next));
         }
         self.buffer = Buffer::default();
+        self.swept = None;
         self.phase = Phase::Live;
         self.last_landing = now;
         Ok(self.meta.next)
@@ -387,7 +391,9 @@ impl Partition {
             }
         }
         let Some(first) = self.buffer.waiting().first().copied() else { return Ok(Step::Wait(None)) };
-        if self.known.get(&first.fingerprint).is_none_or(|k| k.mapping.is_none()) {
+        // Where there is no table yet, a mark has nothing to alter, and an empty batch lands without one.
+        let is_mark = first.key.is_none();
+        if !is_mark && self.known.get(&first.fingerprint).is_none_or(|k| k.mapping.is_none()) {
             return Ok(match self.known.get(&first.fingerprint) {
                 None => {
                     self.phase = Phase::Contract;
@@ -400,9 +406,15 @@ impl Partition {
                 }
             });
         }
-        self.fold(self.batch_size(), state)?;
-        let next = self.pending.next;
-        if self.stored.is_some_and(|k| next <= k) {
+        let is_done = if is_mark {
+            self.fold_mark(state)?
+        } else {
+            self.fold(self.batch_size(), state)?;
+            true
+        };
+        // `K` does not move while a mark is being landed.
+        let next = if is_done { self.pending.next } else { self.stored.unwrap_or(self.pending.next) };
+        if is_done && self.stored.is_some_and(|k| next <= k) {
             // [S, K) is in the store already: only state catches up with it.
             self.letters.clear();
             self.persist(state)?;
@@ -424,6 +436,9 @@ impl Partition {
         let crosses = |record: &Buffered| self.stored.is_some_and(|k| record.offset >= k && waiting[0].offset < k);
         let mut bytes = 0;
         let fits = |(at, record): &(usize, &Buffered)| {
+            if record.key.is_none() {
+                return false;
+            }
             bytes += record.value_bytes();
             let full = *at > 0 && (*at >= rows_max || bytes > bytes_max);
             self.known.get(&record.fingerprint).is_some_and(|k| k.mapping.is_some()) && !crosses(record) && !full
@@ -517,7 +532,8 @@ impl Partition {
         let mine = cursor.filter(|c| c.fence == self.fence && c.build == self.build);
         self.last_landing = now;
         match mine {
-            Some(c) if landing && c.next == Some(self.batch.next) => {
+            // A slice of a mark leaves `K` where it was, so it is not to be told whether it landed: it does no harm twice.
+            Some(c) if landing && c.next == Some(self.batch.next) && self.stored != c.next => {
                 self.counts.replies_lost += 1;
                 self.landed(state, now)?;
                 Ok(Verdict::Done)

@@ -327,7 +327,7 @@ impl Session<'_> {
                 let moved = changes.moved();
                 let mut items: smallvec::SmallVec<[Item<'_>; 2]> = smallvec::SmallVec::new();
                 for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change])) {
-                    items.push(Item { ordinal, key: Some(keyed.key), change: &keyed.change });
+                    items.push(Item { ordinal, key: keyed.key, change: &keyed.change });
                 }
                 let outcome = owned.core.process(token, offset, changes.fingerprint, &items, now, &mut self.outbox);
                 if outcome == Outcome::Produced {

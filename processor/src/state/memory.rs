@@ -1,8 +1,9 @@
 //! State in memory: for the simulator, and for tests that need no disk. A copy of it is an older state directory.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use super::{Error, Slot, SlotName, State, Writes};
+use super::{Error, Found, Slot, SlotName, State, Writes};
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
@@ -49,9 +50,13 @@ impl State for MemoryState {
         Ok(())
     }
 
-    fn scan(&mut self, slot: Slot, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
-        if let Some(contents) = self.slots.get(&slot) {
-            contents.keys.iter().for_each(|(k, v)| found(k, v));
+    fn scan(&mut self, slot: Slot, behind: Option<&[u8]>, found: Found<'_>) -> Result<(), Error> {
+        let Some(contents) = self.slots.get(&slot) else { return Ok(()) };
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        for (key, value) in contents.keys.range::<[u8], _>((from, Bound::Unbounded)) {
+            if found(key, value).is_break() {
+                break;
+            }
         }
         Ok(())
     }

@@ -7,6 +7,8 @@
 pub mod memory;
 pub mod rocks;
 
+use std::ops::ControlFlow;
+
 /// Names a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotName {
@@ -82,6 +84,9 @@ impl Writes {
     }
 }
 
+/// Takes a key and its value, and says whether it wants more.
+pub type Found<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
 /// A store of state. Single writer: one lander thread uses it; calls are synchronous.
 pub trait State {
     /// The slot of a name, made where there is none, and the meta bytes that its last write left.
@@ -90,8 +95,8 @@ pub trait State {
     /// Reads values: `found(i, value)` for each of `keys` that has one, in any order.
     fn read(&mut self, slot: Slot, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error>;
 
-    /// Reads everything of a slot: `found(key, value)`.
-    fn scan(&mut self, slot: Slot, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error>;
+    /// Reads a slot in the order of its keys, behind a key or from the first one: `found(key, value)`, until it says that it has enough.
+    fn scan(&mut self, slot: Slot, behind: Option<&[u8]>, found: Found<'_>) -> Result<(), Error>;
 
     /// Writes keys and meta as one: after a crash both are there or neither.
     fn write(&mut self, slot: Slot, writes: &Writes, meta: &[u8]) -> Result<(), Error>;

@@ -14,7 +14,7 @@ use rocksdb::{
     Range, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::{Error, Slot, SlotName, State, Writes};
+use super::{Error, Found, Slot, SlotName, State, Writes};
 
 /// Layout that this build writes and reads.
 pub const LAYOUT: u32 = 1;
@@ -230,13 +230,20 @@ impl State for RocksState {
         Ok(())
     }
 
-    fn scan(&mut self, slot: Slot, found: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
-        let low = slot.0.to_be_bytes();
+    fn scan(&mut self, slot: Slot, behind: Option<&[u8]>, found: Found<'_>) -> Result<(), Error> {
+        let mut low = slot.0.to_be_bytes().to_vec();
+        if let Some(behind) = behind {
+            // The least key above it.
+            low.extend_from_slice(behind);
+            low.push(0);
+        }
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound((slot.0 + 1).to_be_bytes());
         for pair in self.db.iterator_opt(IteratorMode::From(&low, Direction::Forward), options) {
             let (key, value) = pair.map_err(engine)?;
-            found(key.get(4..).ok_or(Error::Corrupt { what: "a key without its slot" })?, &value);
+            if found(key.get(4..).ok_or(Error::Corrupt { what: "a key without its slot" })?, &value).is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -309,7 +316,7 @@ mod tests {
         let mut state = RocksState::open_directory(folder.path()).expect("begins anew");
         let (slot, meta) = state.open(&slot_name("shop.local.t")).expect("opens");
         assert_eq!(meta, None, "nothing of it is trusted");
-        state.scan(slot, &mut |_, _| panic!("nothing of it is left")).expect("reads");
+        state.scan(slot, None, &mut |_, _| panic!("nothing of it is left")).expect("reads");
         drop(state);
         put(LAYOUT + 1);
         let refused = RocksState::open_directory(folder.path()).expect_err("a newer build's");

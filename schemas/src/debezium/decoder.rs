@@ -3,6 +3,7 @@
 //! Shapes are kept (`Recent`) so that the steady state neither parses schemas nor allocates; nothing else is kept from record to record, and
 //! what a record decodes to never depends on what was kept. Buffers hold one record's rows and keys; a [`Decoded`] borrows them.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::avro::{self, Layout};
@@ -13,12 +14,14 @@ use super::field::{Datum, Field, Placeholder, Unpacked};
 use super::plan::{self, Fit, Image, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
 use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
+use super::source::Number;
 use super::{Changes, Decoded, Encoding, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
 use crate::avro::{Budget, Frame};
 use crate::change::{Change, Op, SourceBlock};
+use crate::contract::{self, Fingerprint};
 use crate::json::{JsonStr, Scanner, Token};
 use crate::sequence::Sequence;
-use crate::table::ColumnSet;
+use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
 use crate::wire::Reader;
 
@@ -78,6 +81,8 @@ pub struct Decoder {
     /// Plans of records that say nothing but a key: the key's number.
     key_plans: Recent<(u32, Planned)>,
     current: Option<Arc<Plan>>,
+    /// The contract of marks.
+    marks: (Arc<TableSchema>, Fingerprint),
     sequence: Sequence,
     key: Key,
     former_key: Key,
@@ -89,6 +94,8 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder that has seen nothing yet, in epoch 0.
     pub fn new(options: Options) -> Self {
+        let marks = TableSchema::of_marks(options.table.clone());
+        let marks = (Arc::new(marks.clone()), contract::of(&marks).1);
         let writer = Writer { placeholder: Placeholder::new(&options.placeholder), unpacked: Unpacked::default() };
         Self {
             epoch: 0,
@@ -104,6 +111,7 @@ impl Decoder {
             bare_plans: Recent::default(),
             key_plans: Recent::default(),
             current: None,
+            marks,
             sequence: Sequence::default(),
             key: Key::default(),
             former_key: Key::default(),
@@ -142,8 +150,9 @@ impl Decoder {
             self.current = None;
         }
         let Some(envelope) = envelope else { return self.tombstone(key) };
-        match envelope.kind(&self.options.table)? {
+        match envelope.kind()? {
             Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
+            Kind::Truncate => self.truncate(&envelope, record.offset),
             Kind::Row(op) => self.row(op, &envelope, opened.schema, key?, &record),
         }
     }
@@ -169,8 +178,9 @@ impl Decoder {
         if !is_written {
             self.current = None;
         }
-        match envelope.kind(&self.options.table)? {
+        match envelope.kind()? {
             Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
+            Kind::Truncate => self.truncate(&envelope, record.offset),
             Kind::Row(op) => self.row(op, &envelope, Some(schema), key?, record),
         }
     }
@@ -256,6 +266,54 @@ impl Decoder {
         let has_other = (moved || named_other) && !by_offset;
         self.current = Some(plan);
         self.sequence = sequence;
+        self.note_texts(envelope);
+        let this: &'d Self = self;
+        let change = Change {
+            op,
+            sequence: Some(this.sequence.as_bytes()),
+            event_time: envelope.source.event_time(),
+            source: this.block(envelope),
+            snapshot,
+            unauthored: if is_delete { ColumnSet::new() } else { this.after.unauthored.clone() },
+            key: Some(&this.key.plain),
+            other_key: has_other.then_some(this.former_key.plain.as_slice()),
+            before: has_before.then_some(this.before.bytes.as_slice()),
+            after: (!is_delete).then_some(this.after.bytes.as_slice()),
+        };
+        let former_key = moved.then_some((this.former_key.canonical.as_slice(), this.former_key.plain.as_slice()));
+        this.changes(former_key, Keyed { key: Some(&this.key.canonical), change }, by_offset)
+    }
+
+    /// The table was emptied in its source: a mark for every key (case CTL-01). It needs an order that holds across the partitions of the topic.
+    fn truncate<'d>(&'d mut self, envelope: &Envelope<'d>, offset: i64) -> Result<Decoded<'d>, Reject> {
+        if envelope.source.is_by_offset(self.options.order) {
+            let table = &self.options.table;
+            let reason =
+                format!("table {table:?} was truncated in the source, and offsets do not say which of its rows in other partitions came before");
+            return Err(Reject::new(Code::TruncateUnsupported, reason));
+        }
+        (self.sequence, _) = envelope.source.sequence(&self.options, self.epoch, offset, false)?;
+        self.note_texts(envelope);
+        let this: &'d Self = self;
+        let change = Change {
+            op: Op::Truncate,
+            sequence: Some(this.sequence.as_bytes()),
+            event_time: envelope.source.event_time(),
+            source: this.block(envelope),
+            snapshot: None,
+            unauthored: ColumnSet::new(),
+            key: None,
+            other_key: None,
+            before: None,
+            after: None,
+        };
+        let (schema, fingerprint) = &this.marks;
+        let change = Keyed { key: None, change };
+        Ok(Decoded::Changes(Changes { change, former_key: None, schema, fingerprint: *fingerprint, by_offset: false }))
+    }
+
+    /// Keeps the texts of a source block that are not in the record as they are.
+    fn note_texts(&mut self, envelope: &Envelope<'_>) {
         let source = &envelope.source;
         let named = [source.connector, source.database, source.schema, source.table, envelope.transaction];
         for (scratch, text) in self.texts.iter_mut().zip(named) {
@@ -266,37 +324,29 @@ impl Decoder {
                 }
             }
         }
-        let transaction = source.transaction.map(|id| id.text(&mut self.texts[4]));
-        let this: &'d Self = self;
-        let text = |i: usize| -> Option<&'d str> {
-            let text: JsonStr<'d> = named[i]?;
-            Some(if text.escaped { this.texts[i].as_str() } else { text.raw })
-        };
-        let block = SourceBlock {
-            connector: text(0).unwrap_or_default(),
-            database: text(1).unwrap_or_default(),
-            schema: text(2).unwrap_or_default(),
-            table: text(3).unwrap_or_default(),
-            transaction: match transaction {
-                Some(id) => Some(id.unwrap_or(this.texts[4].as_str())),
-                None => text(4),
+        if let Some(Number::Long(id)) = source.transaction {
+            let text = &mut self.texts[4];
+            text.clear();
+            write!(text, "{id}").expect("a String takes every write");
+        }
+    }
+
+    /// The source block; its texts have been noted.
+    fn block<'d>(&'d self, envelope: &Envelope<'d>) -> SourceBlock<'d> {
+        let source = &envelope.source;
+        let text = |i: usize, text: Option<JsonStr<'d>>| text.map(|text| if text.escaped { self.texts[i].as_str() } else { text.raw });
+        SourceBlock {
+            connector: text(0, source.connector).unwrap_or_default(),
+            database: text(1, source.database).unwrap_or_default(),
+            schema: text(2, source.schema).unwrap_or_default(),
+            table: text(3, source.table).unwrap_or_default(),
+            transaction: match source.transaction {
+                Some(Number::Digits(id)) => Some(id),
+                Some(Number::Long(_)) => Some(self.texts[4].as_str()),
+                None => text(4, envelope.transaction),
             },
             transaction_order: envelope.transaction_order,
-        };
-        let change = Change {
-            op,
-            sequence: Some(this.sequence.as_bytes()),
-            event_time: source.event_time(),
-            source: block,
-            snapshot,
-            unauthored: if is_delete { ColumnSet::new() } else { this.after.unauthored.clone() },
-            key: Some(&this.key.plain),
-            other_key: has_other.then_some(this.former_key.plain.as_slice()),
-            before: has_before.then_some(this.before.bytes.as_slice()),
-            after: (!is_delete).then_some(this.after.bytes.as_slice()),
-        };
-        let former_key = moved.then_some((this.former_key.canonical.as_slice(), this.former_key.plain.as_slice()));
-        this.changes(former_key, Keyed { key: &this.key.canonical, change }, by_offset)
+        }
     }
 
     /// A null value: deletes what its key names, and ranks behind the record of that key before it (law 4).
@@ -318,7 +368,7 @@ impl Decoder {
             before: None,
             after: None,
         };
-        this.changes(None, Keyed { key: &this.key.canonical, change }, false)
+        this.changes(None, Keyed { key: Some(&this.key.canonical), change }, false)
     }
 
     fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>, by_offset: bool) -> Result<Decoded<'d>, Reject> {

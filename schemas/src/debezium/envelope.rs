@@ -119,6 +119,8 @@ impl Layouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Row(Op),
+    /// All rows of the table are gone.
+    Truncate,
     Ignored(Ignored),
 }
 
@@ -282,15 +284,13 @@ impl<'a> Envelope<'a> {
     }
 
     /// What the payload is, by its operation, else by its shape.
-    pub(super) fn kind(&self, table: &str) -> Result<Kind, Reject> {
+    pub(super) fn kind(&self) -> Result<Kind, Reject> {
         match self.op.map(|op| op.raw) {
             Some("c") => Ok(Kind::Row(Op::Create)),
             Some("u") => Ok(Kind::Row(Op::Update)),
             Some("d") => Ok(Kind::Row(Op::Delete)),
             Some("r") => Ok(Kind::Row(Op::Read)),
-            Some("t") => {
-                Err(Reject::new(Code::TruncateUnsupported, format!("table {table:?} was truncated in the source, which cannot be landed yet")))
-            }
+            Some("t") => Ok(Kind::Truncate),
             Some("m") => Ok(Kind::Ignored(Ignored::Message)),
             Some(_) => Err(Reject::new(Code::EnvelopeUnknownOp, "the operation is none of c, u, d, r, t, m")),
             None if self.seen & 8 != 0 => Err(Reject::new(Code::EnvelopeUnknownOp, "the operation is not a string")),
@@ -316,7 +316,7 @@ mod tests {
 
     fn kind(text: &str) -> Result<Kind, Code> {
         let envelope = Envelope::parse(&mut Scanner::new(text), |_| false).map_err(|r| r.code)?.expect("not null");
-        envelope.kind("t").map_err(|r| r.code)
+        envelope.kind().map_err(|r| r.code)
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(kind(r#"{"op":null}"#), Err(Code::EnvelopeUnknownOp));
         assert_eq!(kind(r#"{"op":"c","op":"d"}"#), Err(Code::JsonDuplicateKey));
         assert_eq!(kind(r#"{"op":"c","after":"{\"_id\":1}"}"#), Err(Code::EnvelopeInvalid));
-        assert_eq!(kind(r#"{"op":"t","source":{"lsn":2,"table":"t"}}"#), Err(Code::TruncateUnsupported));
+        assert_eq!(kind(r#"{"op":"t","source":{"lsn":2,"table":"t"}}"#), Ok(Kind::Truncate));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<'a> Changes<'a> {
         let half = &self.change.change;
         let other_key = half.other_key.and(half.key);
         let change = Change { op: Op::Delete, key: Some(plain), other_key, unauthored: ColumnSet::new(), before: None, after: None, ..half.clone() };
-        Some(Keyed { key, change })
+        Some(Keyed { key: Some(key), change })
     }
 
     /// Hands over the changes in order, each with the ordinal of its provenance.
@@ -223,8 +223,8 @@ impl<'a> Changes<'a> {
 /// A change with the key under which it goes to the log.
 #[derive(Clone, Debug)]
 pub struct Keyed<'a> {
-    /// The canonical key, the Kafka key of the log record.
-    pub key: &'a [u8],
+    /// The canonical key, the Kafka key of the log record; `None` for a mark, which goes to every partition.
+    pub key: Option<&'a [u8]>,
     /// The change. `sequence` is `None` for a tombstone.
     pub change: Change<'a>,
 }

@@ -77,7 +77,7 @@ pub enum Code {
     ReservedColumn,
     /// The source gives no order that may be relied on (ARCHITECTURE.md, Repeats, zombies and order).
     NoOrder,
-    /// A truncate, which cannot be landed yet.
+    /// A truncate of a table that is ordered by offset.
     TruncateUnsupported,
 }
 

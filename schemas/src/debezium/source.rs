@@ -62,19 +62,6 @@ impl<'a> Number<'a> {
             Self::Long(value) => T::try_from(value).ok(),
         }
     }
-
-    /// Its text, in the buffer where it has none of its own.
-    pub(super) fn text(self, scratch: &mut String) -> Option<&'a str> {
-        use std::fmt::Write as _;
-        match self {
-            Self::Digits(text) => Some(text),
-            Self::Long(value) => {
-                scratch.clear();
-                write!(scratch, "{value}").expect("a String takes every write");
-                None
-            }
-        }
-    }
 }
 
 /// The members of a source block.

@@ -129,6 +129,7 @@ tallies! {
     ZombieCommit: "commits of a paused normaliser",
     Batch: "batches",
     EmptyBatch: "batches that only move the cursor",
+    Slice: "slices of marks, with more to follow",
     Delta: "rows sent",
     Tombstone: "rows sent as absent",
     Refused: "changes that the store cannot hold, in the log",

@@ -3,7 +3,7 @@
 //! Keys are read from state many at once, before their first change. A repeat is recognised by provenance and passes. Nothing is
 //! written here: the overlay is state as the batch will leave it, once the batch has landed (law 2).
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use landfall_schemas::change;
 use landfall_schemas::provenance::Place;
@@ -14,6 +14,7 @@ use super::buffer::Buffered;
 use super::links::Other;
 use super::{Blame, Counts, Known, Letter, Partition, Stop};
 use crate::fault::{self, Bug};
+use crate::land::debounce::Debounce;
 use crate::land::entry;
 use crate::land::fold::{self, Shape};
 use crate::land::index::{Arrival, Event, Kind, RowSpan};
@@ -26,9 +27,8 @@ const LOADED_AT_ONCE: usize = 4096;
 impl Partition {
     /// Puts the final state of every touched row into the batch to land.
     pub(super) fn fill_batch(&mut self, next: i64) -> Result<(), Stop> {
-        let Some(target) = &self.target else { return Ok(()) };
-        let width = target.columns().len();
         self.batch.reset(self.name.partition, self.fence, self.stored, next);
+        let width = self.target.as_ref().map_or(0, |target| target.columns().len());
         let mut padded = Vec::new();
         for e in &self.overlay.entries {
             let (Some(offset), Some(key_row)) = (e.touched, e.key_row) else { continue };
@@ -173,9 +173,6 @@ impl Partition {
             let source = u16::try_from(source).map_err(|_| damaged(WireError::Number))?;
             self.pending_counts.folded[Op::ALL.iter().position(|op| *op == change.op).unwrap_or_default()] += 1;
             self.pending_counts.event_time = self.pending_counts.event_time.max(change.event_time.unwrap_or_default());
-            if change.op.is_mark() {
-                return self.mark(&change, record.offset, state);
-            }
             let key = slice(record.key.ok_or_else(|| damaged(WireError::Index))?);
             let (at, _) = self.overlay.entry(key);
             if self.overlay.entries[at].key_row.is_none() {
@@ -314,8 +311,39 @@ impl Partition {
         Ok(withheld)
     }
 
-    /// A mark concerns every key of the partition; a repeat of a mark is a no-op.
-    fn mark(&mut self, change: &Change<'_>, offset: i64, state: &mut impl State) -> Result<(), Stop> {
+    /// Folds the mark that waits first. It concerns every key of the partition, so it lands in slices of as many keys as a batch may hold: `K` and
+    /// `S` pass it with the last one, and a crash before that begins it anew, which changes nothing. State keeps the mark itself, and no key of it
+    /// alters. Returns whether the mark is done.
+    pub(super) fn fold_mark(&mut self, state: &mut impl State) -> Result<bool, Stop> {
+        self.pending = self.meta.clone();
+        self.pending_counts = Counts::default();
+        self.letters.clear();
+        let Some(record) = self.buffer.waiting().first().copied() else { return Ok(true) };
+        let damaged = |source| Stop::Record { offset: record.offset, source };
+        let (provenance, value) = (self.buffer.get(record.provenance).to_vec(), self.buffer.get(record.value).to_vec());
+        let provenance = Provenance::decode(&provenance).map_err(damaged)?;
+        let (_, body) = change::split_fingerprint(&value).map_err(damaged)?;
+        // It holds no row, so any schema reads it.
+        let change = Change::decode(&TableSchema::of_marks(""), body).map_err(damaged)?;
+        let is_repeat = self.recognise(&provenance).is_none();
+        let is_landed = self.stored.is_some_and(|k| record.offset < k);
+        let is_new = !is_repeat && self.note_mark(&change);
+        let is_done = !is_new || is_landed || self.sweep(record.offset, state)?;
+        if is_done {
+            let counts = &mut self.pending_counts;
+            counts.repeats += u64::from(is_repeat);
+            counts.folded[Op::ALL.iter().position(|op| *op == change.op).unwrap_or_default()] += u64::from(!is_repeat);
+            self.pending.next = record.offset + 1;
+            self.swept = None;
+            self.buffer.take(1);
+        } else {
+            self.pending = self.meta.clone();
+        }
+        Ok(is_done)
+    }
+
+    /// Adds a mark to those that hold; false for one that is there already.
+    fn note_mark(&mut self, change: &Change<'_>) -> bool {
         let sequence = Sequence::from_bytes(change.sequence.unwrap_or_default());
         let marks = &mut self.pending.marks;
         match change.op {
@@ -323,29 +351,45 @@ impl Partition {
             Op::SnapshotEnd if !marks.sweeps.iter().any(|(s, id)| *s == sequence && Some(*id) == change.snapshot) => {
                 marks.sweeps.push((sequence, change.snapshot.unwrap_or_default()));
             }
-            _ => return Ok(()),
+            _ => return false,
         }
+        true
+    }
+
+    /// Folds the next keys of the partition under the marks that hold now. Returns whether there were no more.
+    fn sweep(&mut self, offset: i64, state: &mut impl State) -> Result<bool, Stop> {
+        let Debounce { rows_max, bytes_max, .. } = self.settings.debounce;
         let mut stored: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        state.scan(self.slot, &mut |key, value| stored.push((key.to_vec(), value.to_vec())))?;
-        let mut fresh = Vec::new();
-        for (key, value) in stored {
-            let (at, new) = self.overlay.entry(&key);
-            if new {
-                let index = entry::decode(&value, &mut self.overlay.arena).map_err(|_| state::Error::Corrupt { what: "the index of a key" })?;
-                self.overlay.entries[at].index = index;
-                fresh.push(at);
+        let (mut bytes, mut more) = (0, false);
+        state.scan(self.slot, self.swept.as_deref(), &mut |key, value| {
+            if stored.len() >= rows_max || bytes >= bytes_max {
+                more = true;
+                return ControlFlow::Break(());
             }
+            bytes += key.len() + value.len();
+            stored.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        let last = stored.last().map(|(key, _)| key.clone());
+        let mut fresh = Vec::with_capacity(stored.len());
+        for (key, value) in stored {
+            let (at, _) = self.overlay.entry(&key);
+            let index = entry::decode(&value, &mut self.overlay.arena).map_err(|_| state::Error::Corrupt { what: "the index of a key" })?;
+            self.overlay.entries[at].index = index;
+            fresh.push(at);
         }
+        self.load_linked(&mut fresh, state)?;
         // The rows as they were before this mark.
         let latest = std::mem::replace(&mut self.pending.marks, self.meta.marks.clone());
-        let folded = fresh.into_iter().try_for_each(|at| self.refold(at, None).map(drop));
+        let noted = self.note_rows(&fresh);
         self.pending.marks = latest;
-        folded?;
+        noted?;
         for at in 0..self.overlay.entries.len() {
             self.name_key(at)?;
             let _ = self.refold(at, Some(offset))?;
         }
-        Ok(())
+        self.swept = last;
+        Ok(!more)
     }
 
     /// Takes the key columns of a key from its row, where no change of the batch has shown them.

@@ -90,7 +90,7 @@ fn fold(said: &[(i64, Vec<Said>)]) -> BTreeMap<Vec<String>, Texts> {
     type Rank = (Vec<u8>, bool, bool, i64, usize);
     let mut keys: BTreeMap<Vec<u8>, BTreeMap<Rank, &Said>> = BTreeMap::new();
     for (offset, changes) in said {
-        for (ordinal, change) in changes.iter().enumerate() {
+        for (ordinal, change) in changes.iter().enumerate().filter(|(_, c)| c.op != Op::Truncate) {
             let events = keys.entry(change.key.clone()).or_default();
             let rank = match &change.sequence {
                 Some(sequence) => (sequence.clone(), false, change.op != Op::Read, *offset, ordinal),
@@ -102,11 +102,18 @@ fn fold(said: &[(i64, Vec<Said>)]) -> BTreeMap<Vec<String>, Texts> {
             events.insert(rank, change);
         }
     }
+    // A truncate stands behind everything at its place, in every key.
+    for (offset, cut) in said.iter().flat_map(|(offset, changes)| changes.iter().filter(|c| c.op == Op::Truncate).map(move |c| (*offset, c))) {
+        let rank = (cut.sequence.clone().expect("a mark has its place"), true, true, offset, usize::MAX);
+        for events in keys.values_mut() {
+            let _ = events.insert(rank.clone(), cut);
+        }
+    }
     let mut rows = BTreeMap::new();
     for events in keys.values() {
         let mut row: Option<(Vec<String>, Texts)> = None;
         for change in events.values() {
-            if change.op == Op::Delete {
+            if matches!(change.op, Op::Delete | Op::Truncate) {
                 row = None;
                 continue;
             }
@@ -121,7 +128,7 @@ fn fold(said: &[(i64, Vec<Said>)]) -> BTreeMap<Vec<String>, Texts> {
             row = Some((change.key_values.clone(), values));
         }
         if let Some((_, values)) = row {
-            let (key, _) = events.values().map(|c| (c.key_values.clone(), ())).next_back().expect("an event");
+            let key = events.values().filter(|c| c.op != Op::Truncate).map(|c| c.key_values.clone()).next_back().expect("an event");
             rows.insert(key, values);
         }
     }
@@ -352,7 +359,7 @@ fn postgres_without_the_schema_part() {
 
 #[test]
 fn postgres_operations() {
-    for table in ["customers", "orders", "pk_full", "idx_ident", "key_types", "T_bla__n_code"] {
+    for table in ["customers", "orders", "pk_full", "idx_ident", "key_types", "T_bla__n_code", "trunc_me"] {
         compare("pg-ops-schema", table, &format!("pg-ops.{table}"), plain(), &[], &[]);
     }
 }
@@ -396,7 +403,7 @@ fn avro_of_postgres() {
     compare("pg-types-avro", "t_str", "pg-types.t_str", plain(), &[], TEXTS);
     compare("pg-types-avro", "t_time", "pg-types.t_time", excluding(&TIMES), &TIMES, JULIAN);
     compare("pg-types-avro", "t_notnull", "pg-types.t_notnull", plain(), &["n_gen"], &[("102", "n_opt")]);
-    for table in ["customers", "orders", "pk_full", "idx_ident", "key_types"] {
+    for table in ["customers", "orders", "pk_full", "idx_ident", "key_types", "trunc_me"] {
         compare("pg-ops-avro", table, &format!("pg-ops.{table}"), plain(), &[], &[]);
     }
     compare("pg-ops-avro", "toasted", "pg-ops.toasted", excluding(&["biga"]), &["biga"], &[]);

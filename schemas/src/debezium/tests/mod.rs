@@ -89,7 +89,7 @@ impl Said {
         for name in &unauthored {
             assert_eq!(after.remove(name), Some(None), "what was not sent holds no value");
         }
-        let mut reader = wire::Reader::new(change.key.expect("no marks here"));
+        let mut reader = wire::Reader::new(change.key.unwrap_or_default());
         let key_text = |c: &crate::Column| {
             let mut text = String::new();
             row::read_plain(c.ty, &mut reader).expect("well formed").write_text(c.ty, &mut text);
@@ -97,14 +97,14 @@ impl Said {
         };
         Self {
             op: change.op,
-            key: keyed.key.to_vec(),
+            key: keyed.key.unwrap_or_default().to_vec(),
             sequence: change.sequence.map(<[u8]>::to_vec),
             snapshot: change.snapshot,
             event_time: change.event_time,
             after,
             unauthored,
             before: change.before.map(|row| row_text(schema, row)),
-            key_values: schema.key_columns().map(key_text).collect(),
+            key_values: if change.key.is_some() { schema.key_columns().map(key_text).collect() } else { Vec::new() },
             schema: Arc::clone(schema),
             encoded,
         }
