@@ -281,6 +281,18 @@ impl ColumnSet {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
+    /// Takes out the positions from this one on.
+    pub fn truncate(&mut self, column: usize) {
+        self.words.truncate(column.div_ceil(64));
+        if let Some(last) = self.words.get_mut(column / 64) {
+            *last &= (1 << (column % 64)) - 1;
+        }
+        // Equal sets are equal, however they came about.
+        while self.words.last() == Some(&0) {
+            let _ = self.words.pop();
+        }
+    }
+
     /// Empties the set and keeps its memory.
     pub fn clear(&mut self) {
         self.words.clear();

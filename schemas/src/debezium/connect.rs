@@ -80,7 +80,7 @@ impl<'a> Schema<'a> {
         let (mut unsupported, mut conflicts) = (Vec::new(), Vec::new());
         for schema in self.fields() {
             let name = schema.field.as_deref().unwrap_or_default().to_owned();
-            if options.exclude.contains(&name) {
+            if options.leaves_out(&name) {
                 fields.push(Field::new(name, None, LogicalType::Text, true));
                 continue;
             }

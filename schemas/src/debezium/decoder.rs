@@ -11,11 +11,13 @@ use super::connect::Schema;
 use super::document::{Opened, Seen, close, open};
 use super::envelope::{Envelope, Kind};
 use super::field::{Datum, Field, Placeholder, Unpacked};
+use super::flattened::Flattened;
+use super::maxwell::{self, Maxwell};
 use super::plan::{self, Fit, Image, Key, KeyShape, KeyTokens, Plan, Recent, Row, Writer};
 use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
 use super::source::Number;
-use super::{Changes, Decoded, Encoding, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
+use super::{Changes, Decoded, Dialect, Encoding, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
 use crate::avro::{Budget, Frame};
 use crate::change::{Change, Op, SourceBlock};
 use crate::contract::{self, Fingerprint};
@@ -133,7 +135,13 @@ impl Decoder {
         self.writer.trim();
         // A key is judged only where a row needs it: heartbeats and the like have keys of their own.
         let key = self.open_key(record.key);
+        if self.options.dialect == Dialect::Maxwell {
+            return self.maxwell(&record);
+        }
         let Some(value) = record.value else { return self.tombstone(key) };
+        if self.options.dialect == Dialect::Flattened {
+            return self.flattened(value, key, &record);
+        }
         if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
             return self.registered(framed?, key, &record);
         }
@@ -209,6 +217,89 @@ impl Decoder {
         self.registry.forget_unknown();
     }
 
+    /// Decodes a row without an envelope.
+    fn flattened<'d>(
+        &'d mut self,
+        value: &'d [u8],
+        key: Result<Option<KeyDocument<'d>>, Reject>,
+        record: &Record<'d>,
+    ) -> Result<Decoded<'d>, Reject> {
+        let mut opened = self.open_value(value)?;
+        let token = opened.scanner.value().map_err(|e| Reject::json("value", e))?;
+        close(&mut opened, "value")?;
+        let row = match token {
+            Token::Null => return self.tombstone(key),
+            Token::Object(row) => row,
+            _ => return Err(Reject::new(Code::EnvelopeInvalid, "a flattened event is not an object")),
+        };
+        let Flattened { op, source } = Flattened::parse(row, self.options.connector)?;
+        let image = Some(Image::Json(row));
+        let envelope = if op == Op::Delete { Envelope::of_row(image, None, source) } else { Envelope::of_row(None, image, source) };
+        self.current = None;
+        self.row(op, &envelope, opened.schema, key?, record)
+    }
+
+    /// Decodes an event of Maxwell.
+    fn maxwell<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
+        let Some(value) = record.value else { return Ok(Decoded::Ignored(Ignored::Empty)) };
+        let text = std::str::from_utf8(value).map_err(|e| Reject::json("value", e))?;
+        let mut scanner = Scanner::new(text);
+        let event = Maxwell::parse(&mut scanner, self.options.connector)?;
+        scanner.finish().map_err(|e| Reject::json("value", e))?;
+        let op = match event.kind {
+            maxwell::Kind::Row(op) => op,
+            maxwell::Kind::Ignored(ignored) => return Ok(Decoded::Ignored(ignored)),
+        };
+        if let (Some(wanted), Some(named)) = (&self.options.source_table, event.table)
+            && !named.is(wanted)
+        {
+            return Ok(Decoded::Ignored(Ignored::OtherTable));
+        }
+        let Some(data) = event.data else {
+            return Err(Reject::new(Code::EnvelopeRowMissing, format!("a change `{}` of table {:?} has no row", op.letter(), self.options.table)));
+        };
+        let names = match (&self.options.primary_key, record.key) {
+            (Some(names), _) => names.clone(),
+            (None, Some(key)) => maxwell::key_names(key)?,
+            (None, None) => return Err(self.no_key()),
+        };
+        let shape = self.bare_shape(names)?;
+        let (sequence, _) = event.source.sequence(&self.options, self.epoch, record.offset, op == Op::Read)?;
+        self.current = None;
+        let plan = self.bare_plan(data, false, shape.id, Some(&shape))?;
+        self.after.key(&plan, &mut self.key)?;
+        let is_delete = op == Op::Delete;
+        if !matches!(op, Op::Update | Op::Delete) {
+            self.after.author_lacking(&plan);
+        }
+        let (mut has_before, mut moved) = (false, false);
+        if let (Op::Update, Some(old)) = (op, event.old) {
+            self.before.write_former(&plan, data, old, &mut self.writer)?;
+            self.before.key(&plan, &mut self.former_key)?;
+            (has_before, moved) = (self.before.unauthored.is_empty(), self.former_key.canonical != self.key.canonical);
+        }
+        let by_offset = event.source.is_by_offset(self.options.order);
+        self.current = Some(plan);
+        self.sequence = sequence;
+        let envelope = Envelope::of_row(None, None, event.source);
+        self.note_texts(&envelope);
+        let this: &'d Self = self;
+        let change = Change {
+            op,
+            sequence: Some(this.sequence.as_bytes()),
+            event_time: envelope.source.event_time(),
+            source: this.block(&envelope),
+            snapshot: None,
+            unauthored: if is_delete { ColumnSet::new() } else { this.after.unauthored.clone() },
+            key: Some(&this.key.plain),
+            other_key: (moved && !by_offset).then_some(this.former_key.plain.as_slice()),
+            before: has_before.then_some(this.before.bytes.as_slice()),
+            after: (!is_delete).then_some(this.after.bytes.as_slice()),
+        };
+        let former_key = moved.then_some((this.former_key.canonical.as_slice(), this.former_key.plain.as_slice()));
+        this.changes(former_key, Keyed { key: Some(&this.key.canonical), change }, by_offset)
+    }
+
     /// The plan of the last row of a record like this one: a guess, which saves passing over the row before it is written.
     fn guess(&self, schema: Option<&ValueSchema>, key: &Result<Option<KeyDocument<'_>>, Reject>) -> Option<Arc<Plan>> {
         let key_id = match key {
@@ -249,6 +340,9 @@ impl Decoder {
             self.key_of_delete(&plan, image, key.as_ref())?;
         } else {
             self.key_of_row(&plan, key.as_ref())?;
+            if op != Op::Update {
+                self.after.author_lacking(&plan);
+            }
         }
         let before = if op == Op::Update { envelope.before.as_ref() } else { None };
         let mut has_before = false;
@@ -528,7 +622,7 @@ impl Decoder {
         if let Some((_, key, Ok(plan))) = self.bare_plans.first()
             && *key == key_id
             && is_delete
-            && plan::has_members(&plan.fields, text)
+            && plan::has_members(plan.present(), text)
         {
             return Ok(Arc::clone(plan));
         }
@@ -539,7 +633,7 @@ impl Decoder {
         let plan = match self.bare_plans.find(|(n, key, _)| *key == key_id && *n == names) {
             Some((_, _, plan)) => plan.clone()?,
             None => {
-                let plan = self.declared_fields(&names).and_then(|fields| self.new_plan(fields, shape));
+                let plan = self.declared_fields(&names).and_then(|fields| self.bare_plan_of(fields, shape));
                 self.bare_plans.put((names, key_id, plan)).2.clone()?
             }
         };
@@ -561,13 +655,27 @@ impl Decoder {
         self.key_plans.put((shape.id, plan)).1.clone()
     }
 
+    /// The plan of rows with these members. What is declared beside them is a column all the same: a new row has NULL there, an update keeps what
+    /// stood there (cases ENV-01, TOA-04).
+    fn bare_plan_of(&self, mut fields: Vec<Field>, shape: Option<&Arc<KeyShape>>) -> Planned {
+        let is_lacking = |name: &&String| !fields.iter().any(|f| f.name == **name) && !self.options.leaves_out(name);
+        let declared = self.options.types.iter().map(|(name, _)| name).filter(|_| self.options.types_are_columns);
+        let lacking: Vec<String> = declared.filter(is_lacking).cloned().collect();
+        fields.extend(self.declared_fields(&lacking)?);
+        self.plan_of(fields, lacking.len(), shape)
+    }
+
     fn new_plan(&self, fields: Vec<Field>, shape: Option<&Arc<KeyShape>>) -> Planned {
+        self.plan_of(fields, 0, shape)
+    }
+
+    fn plan_of(&self, fields: Vec<Field>, lacking: usize, shape: Option<&Arc<KeyShape>>) -> Planned {
         let key = match (&self.options.primary_key, shape) {
             (Some(names), _) => names,
             (None, Some(shape)) => &shape.names,
             (None, None) => return Err(self.no_key()),
         };
-        Plan::new(&self.options.table, fields, key).map(Arc::new)
+        Plan::new(&self.options.table, fields, lacking, key).map(Arc::new)
     }
 
     /// The fields of a row or key that has no schema part; every column that is not declared is named.
@@ -576,7 +684,7 @@ impl Decoder {
         let mut missing = Vec::new();
         let mut fields = Vec::with_capacity(names.len());
         for name in names {
-            if self.options.exclude.contains(name) {
+            if self.options.leaves_out(name) {
                 fields.push(Field::new(name.clone(), None, LogicalType::Text, true));
             } else if let Some(ty) = declared_type(&self.options, name) {
                 fields.push(Field::new(name.clone(), Some(any), ty, true));
@@ -637,9 +745,15 @@ impl Decoder {
         {
             return Ok(KeyDocument { shape: Arc::clone(shape), members: KeyMembers::Json(tokens) });
         }
-        let names = plan::names(text, "key")?;
-        let shape = match self.bare_keys.find(|(n, _)| *n == names) {
-            Some((_, shape)) => shape.clone()?,
+        let shape = self.bare_shape(plan::names(text, "key")?)?;
+        let tokens = plan::gather(&shape.fields, text, "key")?;
+        Ok(KeyDocument { shape, members: KeyMembers::Json(tokens) })
+    }
+
+    /// The shape of a key of these columns, whose types are declared.
+    fn bare_shape(&mut self, names: Vec<String>) -> KeySchema {
+        match self.bare_keys.find(|(n, _)| *n == names) {
+            Some((_, shape)) => shape.clone(),
             None => {
                 self.next_id += 1;
                 let id = self.next_id;
@@ -649,17 +763,16 @@ impl Decoder {
                     order.sort_by_key(declared);
                     Arc::new(KeyShape::new(id, fields, order))
                 });
-                self.bare_keys.put((names, shape)).1.clone()?
+                self.bare_keys.put((names, shape)).1.clone()
             }
-        };
-        let tokens = plan::gather(&shape.fields, text, "key")?;
-        Ok(KeyDocument { shape, members: KeyMembers::Json(tokens) })
+        }
     }
 
     fn open_value<'a>(&mut self, bytes: &'a [u8]) -> Result<Opened<'a, ValueSchema>, Reject> {
         open(bytes, "value", &mut self.value_schemas, |text| {
             let schema = Schema::parse(text, "value")?;
-            let Some(row) = schema.row() else { return Ok(ValueSchema::Other) };
+            let row = if self.options.dialect == Dialect::Flattened { Some(&schema) } else { schema.row() };
+            let Some(row) = row else { return Ok(ValueSchema::Other) };
             self.next_id += 1;
             Ok(ValueSchema::Rows { id: self.next_id, fields: row.compile(&self.options).map(Arc::new) })
         })

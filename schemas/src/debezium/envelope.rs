@@ -188,6 +188,11 @@ impl<'a> Envelope<'a> {
         Ok(Some(envelope))
     }
 
+    /// The envelope that a row of another dialect comes to.
+    pub(super) fn of_row(before: Option<Image<'a>>, after: Option<Image<'a>>, source: Source<'a>) -> Self {
+        Self { before, after, source, ..Self::default() }
+    }
+
     /// Takes an envelope of Avro. `after` may take the row behind `after` on the way, where it knows it.
     pub(super) fn parse_avro(
         layout: &Layouts,

@@ -61,6 +61,8 @@ pub(super) enum Wire {
     Declared {
         decimal_strings: DecimalStrings,
         binary_strings: BinaryStrings,
+        /// Whether a date of zeros is NULL.
+        zero_dates: bool,
     },
 }
 
@@ -242,7 +244,8 @@ fn read_token<'s>(
         return Ok(None);
     }
     let value = match wire {
-        Wire::Declared { decimal_strings, binary_strings } => return declared(ty, token, decimal_strings, binary_strings, unpacked).map(Some),
+        Wire::Declared { zero_dates: true, .. } if is_zero_date(ty, &token) => Value::Null,
+        Wire::Declared { decimal_strings, binary_strings, .. } => return declared(ty, token, decimal_strings, binary_strings, unpacked).map(Some),
         Wire::Bool => match token {
             Token::Bool(v) => Value::Bool(v),
             _ => return Err(Fault::Kind),
@@ -268,6 +271,12 @@ fn read_token<'s>(
         Wire::Iso => iso(ty, text(string(&token)?, &mut unpacked.text)?)?,
     };
     Ok(Some(value))
+}
+
+/// Whether a value is MySQL's date that is none: `0000-00-00`, with a time of day or without.
+fn is_zero_date(ty: LogicalType, token: &Token<'_>) -> bool {
+    let is_date = matches!(ty, LogicalType::Date | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. });
+    is_date && matches!(token, Token::String(s) if s.raw.starts_with("0000-00-00"))
 }
 
 /// Without a schema part the declared type says what a token means: integers in the unit of the type's digits (3 millis, 6 micros, 9

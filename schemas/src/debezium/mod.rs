@@ -38,6 +38,8 @@ mod decoder;
 mod document;
 mod envelope;
 mod field;
+mod flattened;
+mod maxwell;
 mod members;
 mod plan;
 mod registered;
@@ -67,6 +69,18 @@ pub enum Order {
     Offset,
 }
 
+/// What the records of a topic look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// Debezium's envelope.
+    #[default]
+    Debezium,
+    /// Debezium's rows without an envelope.
+    Flattened,
+    /// Maxwell's events.
+    Maxwell,
+}
+
 /// What the values of a topic are written in. A key may be JSON or framed whatever its value is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
@@ -89,6 +103,8 @@ pub struct Options {
     /// Declared types, in the order in which they were declared. Without a schema part they must cover every column; with one they override
     /// it where nothing is lost by that. Without a schema part and without `primary_key`, key columns are in this order too.
     pub types: Vec<(String, LogicalType)>,
+    /// Whether the declared types are those of this table alone: what a record without a schema part lacks of them is a column all the same.
+    pub types_are_columns: bool,
     /// Columns that are left out.
     pub exclude: Vec<String>,
     /// What a string means in a column that is declared as a decimal, without a schema part.
@@ -100,6 +116,12 @@ pub struct Options {
     pub placeholder: String,
     /// What orders the changes.
     pub order: Order,
+    /// What the records look like.
+    pub dialect: Dialect,
+    /// The connector of a dialect whose records do not name it, as source blocks do; empty for one that nothing is known of.
+    pub connector: &'static str,
+    /// The table's name in its source, where a topic may hold those of others: records that name another are passed over.
+    pub source_table: Option<String>,
     /// What values are written in.
     pub encoding: Encoding,
     /// Width of the ids of a schema registry; `None` where there is no registry.
@@ -113,11 +135,15 @@ impl Options {
             table: table.into(),
             primary_key: None,
             types: Vec::new(),
+            types_are_columns: false,
             exclude: Vec::new(),
             decimal_strings: DecimalStrings::default(),
             binary_strings: None,
             placeholder: PLACEHOLDER.to_owned(),
             order: Order::default(),
+            dialect: Dialect::default(),
+            connector: "",
+            source_table: None,
             encoding: Encoding::default(),
             registry: None,
         }
@@ -125,7 +151,17 @@ impl Options {
 
     /// How a column is read whose type is declared and nothing else known.
     fn any(&self) -> field::Wire {
-        field::Wire::Declared { decimal_strings: self.decimal_strings, binary_strings: self.binary_strings.unwrap_or_default() }
+        field::Wire::Declared {
+            decimal_strings: self.decimal_strings,
+            binary_strings: self.binary_strings.unwrap_or_default(),
+            zero_dates: self.dialect == Dialect::Maxwell,
+        }
+    }
+
+    /// Whether a member is no column.
+    fn leaves_out(&self, name: &str) -> bool {
+        let is_added = self.dialect == Dialect::Flattened && name.starts_with(flattened::PREFIX) && declared_type(self, name).is_none();
+        is_added || self.exclude.iter().any(|excluded| excluded == name)
     }
 
     /// Declares the columns of a schema that is known from elsewhere, such as the store's own table, behind those declared already.
@@ -240,6 +276,10 @@ pub enum Ignored {
     Message,
     /// DDL that a connector saw.
     SchemaChange,
+    /// The beginning or end of a snapshot, which no row rests on.
+    Marker,
+    /// A change of another table of the same topic.
+    OtherTable,
     /// Neither key nor value: what follows the delete of a row in a table without a key.
     Empty,
 }
@@ -252,6 +292,8 @@ impl Ignored {
             Self::Transaction => "transaction",
             Self::Message => "message",
             Self::SchemaChange => "schema_change",
+            Self::Marker => "marker",
+            Self::OtherTable => "other_table",
             Self::Empty => "empty",
         }
     }

@@ -49,7 +49,10 @@ pub(super) type KeyTokens<'a> = SmallVec<[Option<Token<'a>>; 4]>;
 /// How rows of one shape are written.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) fields: Vec<Field>,
+    /// Those that records have, then those that they lack.
+    fields: Vec<Field>,
+    /// How many of the fields the records lack: columns that are declared and stand in none of them.
+    lacking: usize,
     /// Member → position in the key.
     key_positions: Vec<Option<usize>>,
     pub(super) schema: Arc<TableSchema>,
@@ -57,13 +60,19 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(table: &str, fields: Vec<Field>, key: &[String]) -> Result<Self, Reject> {
+    /// A plan of fields, the last `lacking` of which no record has.
+    pub(super) fn new(table: &str, fields: Vec<Field>, lacking: usize, key: &[String]) -> Result<Self, Reject> {
         let column = |f: &Field| Column { name: f.name.clone(), ty: f.ty, nullable: f.nullable };
         let columns = fields.iter().filter(|f| f.wire.is_some()).map(column).collect();
         let schema = TableSchema::new(table, columns, key)?;
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
-        Ok(Self { fields, key_positions, schema: Arc::new(schema), fingerprint })
+        Ok(Self { fields, lacking, key_positions, schema: Arc::new(schema), fingerprint })
+    }
+
+    /// The fields that records have.
+    pub(super) fn present(&self) -> &[Field] {
+        &self.fields[..self.fields.len() - self.lacking]
     }
 
     pub(super) fn key_type(&self, position: usize) -> Option<(&str, LogicalType)> {
@@ -166,7 +175,8 @@ impl Row {
         self.start(plan);
         let json = |e| Reject::json("row", e);
         scanner.enter_object().map_err(json)?;
-        for (member, field) in plan.fields.iter().enumerate() {
+        let present = plan.present();
+        for (member, field) in present.iter().enumerate() {
             let first = member == 0;
             if !scanner.named(first, &field.quoted) {
                 match scanner.member(first).map_err(json)? {
@@ -176,8 +186,16 @@ impl Row {
             }
             self.put(plan, member, Some(Datum::Json(scanner.value().map_err(json)?)), writer)?;
         }
-        let is_more = scanner.member(plan.fields.is_empty()).map_err(json)?.is_some();
+        let is_more = scanner.member(present.is_empty()).map_err(json)?.is_some();
+        for member in present.len()..plan.fields.len() {
+            self.put(plan, member, None, writer)?;
+        }
         Ok(if is_more { Fit::OtherMembers } else { Fit::Written })
+    }
+
+    /// The row is new, so it was never given a value for what it lacks: NULL, where it would else be what it was.
+    pub(super) fn author_lacking(&mut self, plan: &Plan) {
+        self.unauthored.truncate(plan.schema.columns().len() - plan.lacking);
     }
 
     /// Takes and writes a row of Avro.
@@ -207,6 +225,16 @@ impl Row {
             },
             Image::Avro(bytes, layout) => self.write_avro(plan, layout, &mut Reader::new(bytes), &mut Budget::of(bytes.len()), writer),
         }
+    }
+
+    /// Writes a row as it was before what altered it: the members of `old` where it has them, those of the row else.
+    pub(super) fn write_former(&mut self, plan: &Plan, text: &str, old: &str, writer: &mut Writer) -> Result<(), Reject> {
+        let (tokens, former) = (gather(&plan.fields, text, "row")?, gather(&plan.fields, old, "row")?);
+        self.start(plan);
+        for (member, (token, former)) in tokens.into_iter().zip(former).enumerate() {
+            self.put(plan, member, former.or(token).map(Datum::Json), writer)?;
+        }
+        Ok(())
     }
 
     /// Writes a row in any order; members that are absent were not sent.

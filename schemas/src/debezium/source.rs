@@ -155,16 +155,27 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    /// What a member of Avro is to the block, by its name.
+    /// A block that says nothing but whose it is.
+    pub(super) fn of_connector(connector: &'static str) -> Self {
+        let connector = Some(JsonStr { raw: connector, escaped: false });
+        Self { connector: connector.filter(|c| !c.raw.is_empty()), ..Self::default() }
+    }
+
+    /// What a member is to the block, by its name.
     pub(super) fn member(name: &str) -> Member {
         members::find(MEMBERS, name).unwrap_or(Member::Other)
     }
 
-    /// Takes a member of Avro in.
+    /// Takes a member in.
     #[inline]
     pub(super) fn put(&mut self, member: Member, datum: Datum<'a>) {
-        let text = || if let Datum::Text(raw) = datum { Some(JsonStr { raw, escaped: false }) } else { None };
+        let text = || match datum {
+            Datum::Text(raw) => Some(JsonStr { raw, escaped: false }),
+            Datum::Json(token) => string(&token),
+            _ => None,
+        };
         let number = || match datum {
+            Datum::Json(token) => digits(&token),
             Datum::Integer(value) => Some(Number::Long(value)),
             Datum::Text(text) => Some(Number::Digits(text)),
             _ => None,
@@ -179,6 +190,7 @@ impl<'a> Source<'a> {
                 self.snapshot = match datum {
                     Datum::Bool(flag) => snapshot(&Token::Bool(flag)),
                     Datum::Text(raw) => snapshot(&Token::String(JsonStr { raw, escaped: false })),
+                    Datum::Json(token) => snapshot(&token),
                     _ => Snapshot::No,
                 }
             }
@@ -262,7 +274,7 @@ impl<'a> Source<'a> {
     }
 }
 
-fn string<'a>(token: &Token<'a>) -> Option<JsonStr<'a>> {
+pub(super) fn string<'a>(token: &Token<'a>) -> Option<JsonStr<'a>> {
     if let Token::String(s) = token { Some(*s) } else { None }
 }
 

@@ -17,7 +17,9 @@ pub use crate::field::{Entries, Field};
 pub use crate::quantity::{Duration, Size};
 pub use crate::secret::{SecretText, UrlText};
 pub use kafka::{Kafka, Mechanism, OptionText, Protocol, Registry, Security};
-pub use source::{BinaryHandlingMode, Cdc, ChangeSignal, DecimalHandlingMode, Format, Live, LiveKafka, NativeApply, Source, SourceType, Transport};
+pub use source::{
+    BinaryHandlingMode, Cdc, ChangeSignal, DecimalHandlingMode, Dialect, Format, Live, LiveKafka, NativeApply, Source, SourceType, Transport,
+};
 pub use store::{Store, StoreType};
 pub use table::{
     Cardinality, Column, ColumnRules, Columns, FirstBuild, Log, LogFormat, OnIncompatible, OnKeyChange, ProbeType, Relationship, Replica, Retention,

@@ -138,6 +138,8 @@ pub struct Cdc {
     pub topic_prefix: Field<String>,
     /// What carries the changes. Default and only choice: `kafka`.
     pub transport: Field<Transport>,
+    /// What the records of its topics look like. Default: `debezium`.
+    pub dialect: Field<Dialect>,
     /// What the values of its topics are written in. Default: `auto`, each value tells by its first byte.
     pub format: Field<Format>,
     /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
@@ -147,6 +149,29 @@ pub struct Cdc {
     pub binary_handling_mode: Field<BinaryHandlingMode>,
     /// The connector's `decimal.handling.mode`: what a string is in a column that is declared as a decimal, without a schema part. Default: `string`.
     pub decimal_handling_mode: Field<DecimalHandlingMode>,
+}
+
+/// What records look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// Debezium's change event envelope.
+    Debezium,
+    /// Rows without an envelope, as Debezium's `ExtractNewRecordState` leaves them.
+    Flattened,
+    /// Maxwell's events, ordered by their offsets.
+    Maxwell,
+}
+
+impl Dialect {
+    /// The word of the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debezium => "debezium",
+            Self::Flattened => "flattened",
+            Self::Maxwell => "maxwell",
+        }
+    }
 }
 
 /// What values are written in.

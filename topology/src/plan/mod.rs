@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Format, Mechanism, Protocol, SourceType};
+pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, Mechanism, Protocol, SourceType};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -130,6 +130,8 @@ pub struct SourcePlan {
     pub kind: SourceType,
     /// First part of its connector's topics, where one is named.
     pub topic_prefix: Option<String>,
+    /// What records look like.
+    pub dialect: Dialect,
     /// What values are written in; `auto` where nothing is said.
     pub format: Format,
     /// How its connector writes bytes, where that is said.
@@ -236,33 +238,18 @@ pub struct TablePlan {
     pub source: usize,
     /// Topic of its changes.
     pub topic: String,
-    /// What the records of the topic look like.
-    pub dialect: Dialect,
+    /// Its name in the source, where the file gives it.
+    pub source_table: Option<String>,
     /// Key columns in order; none means those of the record key.
     pub primary_key: Option<Vec<String>>,
     /// Declared types by column, in the order of the file; other columns take the record schema's.
     pub types: Vec<(String, LogicalType)>,
+    /// Whether a pattern made it: the types are then those of all its tables, and say nothing about the columns of one.
+    pub is_derived: bool,
     /// Its change log.
     pub log: LogPlan,
     /// Its copies.
     pub replicas: Vec<ReplicaPlan>,
-}
-
-/// What the records of a topic look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Dialect {
-    /// Debezium's change event envelope.
-    Debezium,
-}
-
-impl Dialect {
-    /// The name, as headers and messages carry it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Debezium => "debezium",
-        }
-    }
 }
 
 /// A change log.

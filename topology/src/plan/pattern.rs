@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_schemas::LogicalType;
 use regex::Regex;
 
-use super::{Dialect, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan};
+use super::{LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan};
 use crate::names;
 
 /// An entry with a glob or a regular expression.
@@ -21,8 +21,6 @@ pub struct TablePattern {
     pub id: String,
     /// Place of its source in [`Plan::sources`].
     pub source: usize,
-    /// What the records look like.
-    pub dialect: Dialect,
     /// Key columns of every table; none means those of the record key.
     pub primary_key: Option<Vec<String>>,
     /// Declared types of every table.
@@ -41,11 +39,9 @@ pub struct TablePattern {
 impl PartialEq for TablePattern {
     fn eq(&self, other: &Self) -> bool {
         // Every part but the compiled form of `matcher`, whose source decides.
-        let Self { id, source, dialect, primary_key, types, matcher, topology, log_template, log_partitions, log_replication, replicas, stores } =
-            self;
+        let Self { id, source, primary_key, types, matcher, topology, log_template, log_partitions, log_replication, replicas, stores } = self;
         *id == other.id
             && *source == other.source
-            && *dialect == other.dialect
             && *primary_key == other.primary_key
             && *types == other.types
             && matcher.regex.as_str() == other.matcher.regex.as_str()
@@ -152,9 +148,10 @@ impl TablePattern {
             id,
             source: self.source,
             topic: topic.to_owned(),
-            dialect: self.dialect,
+            source_table: None,
             primary_key: self.primary_key.clone(),
             types: self.types.clone(),
+            is_derived: true,
             log: LogPlan { topic: log, partitions: self.log_partitions, replication: self.log_replication, retention: Retention::Forever },
             replicas,
         })

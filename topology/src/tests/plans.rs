@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{BASE, check_text, patched};
-use crate::plan::{Dialect, Plan, Retention, Shape, SourceType, StoreKind};
+use crate::plan::{Plan, Retention, Shape, SourceType, StoreKind};
 
 fn plan(text: &str) -> Plan {
     let checked = check_text(text);
@@ -30,7 +30,6 @@ fn the_small_file() {
         panic!("one table");
     };
     assert_eq!((table.id.as_str(), table.source, table.topic.as_str()), ("orders", 0, "shop.public.orders"));
-    assert_eq!(table.dialect, Dialect::Debezium);
     assert_eq!((table.primary_key.as_ref(), table.types.len()), (None, 0));
     assert_eq!(table.log.topic, "shop.orders");
     assert_eq!((table.log.partitions, table.log.replication, table.log.retention), (4, None, Retention::Forever));

@@ -3,7 +3,7 @@
 //! A source keeps its place and its model even where its plan failed, so that tables that refer to it are still checked.
 
 use crate::issue::{At, Code, shown};
-use crate::model::{Cdc, Format, Source, SourceType};
+use crate::model::{Cdc, Dialect, Format, Source, SourceType};
 use crate::names;
 use crate::plan::SourcePlan;
 
@@ -73,6 +73,7 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         id: id?,
         kind,
         topic_prefix,
+        dialect: cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(Dialect::Debezium),
         format: cdc.and_then(|cdc| cdc.format.copied()).unwrap_or(Format::Auto),
         binary_handling_mode: cdc.and_then(|cdc| cdc.binary_handling_mode.copied()),
         decimal_handling_mode: cdc.and_then(|cdc| cdc.decimal_handling_mode.copied()),

@@ -12,7 +12,7 @@ use crate::issue::{At, Code, Finding, shown};
 use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
-use crate::plan::{Dialect, LogPlan, Plan, Retention, TablePattern, TablePlan};
+use crate::plan::{LogPlan, Plan, Retention, TablePattern, TablePlan};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
@@ -95,7 +95,18 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 return;
             };
             out.places.push(Places { topic: at_topic, log: table.log.at().unwrap_or(at), replicas: places });
-            out.tables.push(TablePlan { id: id.to_owned(), source, topic, dialect: Dialect::Debezium, primary_key, types, log, replicas: plans });
+            let source_table = table.name.text().map(str::to_owned);
+            out.tables.push(TablePlan {
+                id: id.to_owned(),
+                source,
+                topic,
+                source_table,
+                primary_key,
+                types,
+                is_derived: false,
+                log,
+                replicas: plans,
+            });
         }
         Topics::Many(matcher) => {
             let stores =
@@ -104,7 +115,6 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
             out.patterns.push(TablePattern {
                 id: id.to_owned(),
                 source,
-                dialect: Dialect::Debezium,
                 primary_key,
                 types,
                 matcher,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Decoder, Encoding, IdBytes, Order};
-use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Format, SourceType};
+use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -59,6 +59,7 @@ impl Session<'_> {
         let mut options = debezium::Options::new(plan.id.clone());
         options.primary_key = plan.primary_key.clone();
         options.types = plan.types.clone();
+        options.types_are_columns = !plan.is_derived;
         let source = self.plan.sources.get(plan.source);
         options.binary_strings = match source.and_then(|s| s.binary_handling_mode) {
             None | Some(BinaryHandlingMode::Bytes) => None,
@@ -76,9 +77,27 @@ impl Session<'_> {
             Some(Format::Avro) => Encoding::Avro,
         };
         options.registry = self.plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
+        let kind = source.map(|s| s.kind);
+        options.source_table = plan.source_table.clone();
+        options.connector = match kind {
+            Some(SourceType::Postgresql) => "postgresql",
+            Some(SourceType::Mysql) => "mysql",
+            _ => "",
+        };
+        options.dialect = match source.map(|s| s.dialect) {
+            None | Some(Dialect::Debezium) => debezium::Dialect::Debezium,
+            Some(Dialect::Flattened) => debezium::Dialect::Flattened,
+            Some(Dialect::Maxwell) => debezium::Dialect::Maxwell,
+        };
         // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
-        let is_plain = source.is_some_and(|s| s.kind == SourceType::Kafka) && plan.primary_key.is_none();
-        options.order = if is_plain { Order::DialectElseOffset } else { Order::Dialect };
+        let is_plain = kind == Some(SourceType::Kafka) && plan.primary_key.is_none();
+        // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read.
+        let is_maxwell = options.dialect == debezium::Dialect::Maxwell && plan.primary_key.is_none();
+        options.order = match (is_maxwell, is_plain) {
+            (true, _) => Order::Offset,
+            (_, true) => Order::DialectElseOffset,
+            _ => Order::Dialect,
+        };
         Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
     }
 

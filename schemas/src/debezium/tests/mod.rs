@@ -23,6 +23,10 @@ fn records(file: &str) -> Vec<capture::Record> {
 
 /// Those of one table, in the order of their offsets.
 fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
+    // Maxwell's topic holds all tables.
+    if file.starts_with("maxwell") {
+        return records(file);
+    }
     let suffix = format!(".{table}");
     let mut found: Vec<_> = records(file).into_iter().filter(|r| r.topic.ends_with(&suffix)).collect();
     assert!(!found.is_empty(), "{file} has no table {table}");
