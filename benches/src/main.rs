@@ -1,6 +1,6 @@
 //! `make bench`: lines `name value unit`, in the order of one event's journey.
 //!
-//! Budgets: decode at least 300 000 events/s per core; a journey at least half of its slowest stage run
+//! Budgets: decode at least 400 000 events/s per core, and a million of Avro; a journey at least half of its slowest stage run
 //! alone; at most 15 µs of the program's own processor time a change. `busy` is how much of the machine the program, broker and store used together:
 //! near 100 it is the machine that a journey is bound by. `LANDFALL_BENCH_EVENTS` sets the number of events,
 //! `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half, and `core` what needs no services.
@@ -16,8 +16,8 @@ use landfall::sink::Batch;
 use landfall::state::rocks::RocksState;
 use landfall_benches::journey::{self, Outcome};
 use landfall_benches::stores::{self, Store};
-use landfall_benches::workload::Workload;
-use landfall_benches::{meter, stages};
+use landfall_benches::workload::{Events, Workload};
+use landfall_benches::{avro, meter, stages};
 use landfall_schemas::TableSchema;
 use landfall_topology::plan::KafkaPlan;
 use landfall_topology::{Plan, check, environment, load};
@@ -89,8 +89,16 @@ fn core(workload: &Workload) -> Result<f64> {
     meter::line("workload.with_schema.envelope", long.value_bytes(), "bytes");
     let _ = meter::best("decode.with_schema", long.events, |_| stages::decode(&long, false))?;
     drop(long);
+    let avro = avro::events(workload.events);
+    meter::line("workload.avro.envelope", bytes(&avro) as f64 / workload.events as f64, "bytes");
+    let _ = meter::best("decode.avro", workload.events, |_| stages::decode_with(&avro, avro::decoder))?;
+    drop(avro);
     let normalise = meter::best("normalise", workload.events, |_| stages::normalise(workload, None))?;
     Ok(decode.min(normalise))
+}
+
+fn bytes(partitions: &[Events]) -> usize {
+    partitions.iter().flat_map(Events::iter).map(|(_, value)| value.len()).sum()
 }
 
 /// The change log of the workload.

@@ -28,7 +28,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::workload::{PARTITIONS, Workload, types};
+use crate::workload::{Events, PARTITIONS, Workload, types};
 
 /// How long a stage may wait for a service at most.
 const WAIT: Duration = Duration::from_secs(120);
@@ -66,9 +66,14 @@ fn decoder(declared: bool) -> Decoder {
 
 /// Decodes every event; `declared` types for events without a schema part. Returns how many changes came of it.
 pub fn decode(workload: &Workload, declared: bool) -> Result<usize> {
+    decode_with(&workload.partitions, || decoder(declared))
+}
+
+/// Decodes every event by a decoder for each partition. Returns how many changes came of it.
+pub fn decode_with(partitions: &[Events], decoder: impl Fn() -> Decoder) -> Result<usize> {
     let mut changes = 0;
-    for events in &workload.partitions {
-        let mut decoder = decoder(declared);
+    for events in partitions {
+        let mut decoder = decoder();
         for (offset, (key, value)) in (0..).zip(events.iter()) {
             match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None }) {
                 Ok(Decoded::Changes(_)) => changes += 1,

@@ -43,6 +43,15 @@ impl Events {
         self.spans.iter().map(|(key, value, end)| (&self.bytes[*key..*value], &self.bytes[*value..*end]))
     }
 
+    /// Adds an event.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.spans.push((start, middle, self.bytes.len()));
+    }
+
     /// Number of events.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -96,16 +105,8 @@ impl Workload {
     fn add(&mut self, id: i64, prefix: &str, event: &str) {
         let key = if prefix.is_empty() { format!("{{\"id\":{id}}}") } else { format!("{KEY_SCHEMA}{{\"id\":{id}}}}}") };
         let partition = murmur2::partition(key.as_bytes(), PARTITIONS);
-        let events = &mut self.partitions[partition as usize];
-        let start = events.bytes.len();
-        events.bytes.extend_from_slice(key.as_bytes());
-        let value = events.bytes.len();
-        events.bytes.extend_from_slice(prefix.as_bytes());
-        events.bytes.extend_from_slice(event.as_bytes());
-        if !prefix.is_empty() {
-            events.bytes.push(b'}');
-        }
-        events.spans.push((start, value, events.bytes.len()));
+        let end = if prefix.is_empty() { "" } else { "}" };
+        self.partitions[partition as usize].push(key.as_bytes(), [prefix, event, end].concat().as_bytes());
     }
 
     /// Bytes of the average value.

@@ -61,12 +61,28 @@ fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
 fn damaged_records_never_panic_and_never_take_long() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut decoded, mut rejected) = (0, 0);
-    for file in ["pg-types-schema", "pg-types", "pg-ops", "pg-ops-schema", "my-ops-schema", "pg-types-string-schema"] {
-        let records = records(file);
+    for (file, dialect) in [
+        ("pg-types-schema", Dialect::Debezium),
+        ("pg-types", Dialect::Debezium),
+        ("pg-ops", Dialect::Debezium),
+        ("pg-ops-schema", Dialect::Debezium),
+        ("my-ops-schema", Dialect::Debezium),
+        ("pg-types-string-schema", Dialect::Debezium),
+        ("pg-types-avro", Dialect::Debezium),
+        ("my-types-avro", Dialect::Debezium),
+        ("pg-ops-avro", Dialect::Debezium),
+        ("pg-ops-flat-json", Dialect::Flattened),
+        ("pg-ops-flat-rewrite-json-schema", Dialect::Flattened),
+        ("maxwell-my-ops", Dialect::Maxwell),
+        ("maxwell-my-types", Dialect::Maxwell),
+    ] {
+        let (records, registry) = (records(file), registry(file));
         let types = [("id", "int32"), ("c_num_10_2", "decimal(10,2)"), ("a", "int32"), ("b", "text"), ("v", "text"), ("small", "int32")];
         let types: Vec<_> = types.iter().map(|(name, ty)| ((*name).to_owned(), ty.parse().expect(ty))).collect();
         let exclude = ["c_timetz", "c_interval", "biga"].map(str::to_owned).to_vec();
-        let mut decoder = Decoder::new(Options { types, exclude, ..Options::new("t") });
+        let order = if dialect == Dialect::Maxwell { Order::Offset } else { Order::Dialect };
+        let (known, connector) = ((!registry.is_empty()).then_some(IdBytes::Four), "postgresql");
+        let mut decoder = Decoder::new(Options { types, exclude, dialect, order, connector, registry: known, ..Options::new("t") });
         for _ in 0..1_500 {
             let record = &records[dice.below(records.len())];
             let (mut key, mut value, mut headers) = (record.key.clone(), record.value.clone(), record.clone());
@@ -77,8 +93,11 @@ fn damaged_records_never_panic_and_never_take_long() {
             }
             let start = Instant::now();
             let damaged = Record { offset: record.offset, key: key.as_deref(), value: value.as_deref(), headers: Some(&headers) };
+            bring(&mut decoder, &registry, &damaged);
             let said = say(&mut decoder, damaged);
-            let fresh = say(&mut Decoder::new(decoder.options().clone()), damaged);
+            let mut fresh = Decoder::new(decoder.options().clone());
+            bring(&mut fresh, &registry, &damaged);
+            let fresh = say(&mut fresh, damaged);
             assert_eq!(said, fresh, "what came before must not show");
             match said {
                 Ok(_) => decoded += 1,

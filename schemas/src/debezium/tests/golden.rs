@@ -149,10 +149,11 @@ fn compare(file: &str, table: &str, want: &str, options: Options, out_of_scope: 
 /// Compares a table; records whose offset is in `rejected` must be rejected with that code, all others must decode.
 fn compare_but(file: &str, table: &str, want: &str, options: Options, out_of_scope: &[&str], damaged: Damaged<'_>, rejected: &[(i64, &str)]) {
     let want = expected(want);
-    let mut decoder = if file.ends_with("-avro") { registered(file, options) } else { Decoder::new(options) };
+    let registry = registry(file);
+    let mut decoder = Decoder::new(Options { registry: (!registry.is_empty()).then_some(IdBytes::Four), ..options });
     let mut said = Vec::new();
     for record in records_of(file, table) {
-        assert_eq!(decoder.wanted(&input(&record)), None);
+        bring(&mut decoder, &registry, &input(&record));
         match say(&mut decoder, input(&record)) {
             Ok(changes) => said.push((record.offset, changes)),
             Err(reject) => {
