@@ -64,8 +64,8 @@ pub enum Command {
     Rebuild(rebuild::Arguments),
     /// Turn captured Kafka records into canonical changes, without any service
     Convert(convert::Arguments),
-    /// Print the JSON Schema of a topology file, for editors
-    Schema,
+    /// Print the JSON Schema of a topology file, for editors; or the types of each store
+    Schema(schema::Arguments),
     /// Print what a shell needs to complete commands and options
     Completions(manual::Completions),
     /// Print a page of the manual, for man -l
@@ -103,7 +103,7 @@ fn perform(command: &Command, out: &mut dyn std::io::Write) -> Result<(), Failur
         Command::Sql(arguments) => sql::run(arguments, &mut Paper::stdout(out)),
         Command::DeadLetters(arguments) => dead_letters::run(arguments, &mut Paper::stdout(out)),
         Command::Rebuild(arguments) => rebuild::run(arguments, &mut Paper::stdout(out)),
-        Command::Schema => schema::run(&mut Paper::stdout(out)),
+        Command::Schema(arguments) => schema::run(arguments, &mut Paper::stdout(out)),
         Command::Completions(arguments) => manual::completions(arguments, out),
         Command::Man(arguments) => manual::man(arguments, out),
     }
