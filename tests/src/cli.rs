@@ -27,6 +27,19 @@ fn document(output: &Output) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.text()))
 }
 
+/// The first thing that anybody tries: no services, every replica exact, every promise of the closing lines kept.
+#[test]
+fn the_demo_shows_exact_replicas() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("demo.duckdb");
+    let demo = landfall(&["demo", "--file", file.to_str().expect("a path of ours")]);
+    assert_eq!(demo.status.code(), Some(0), "{}", demo.text());
+    assert_eq!(demo.stdout.matches("exact").count(), 3, "{}", demo.text());
+    for kept in ["update ", "delete ", "new key ", "kept ", "poison "] {
+        assert!(demo.stdout.contains(kept), "{kept}: {}", demo.text());
+    }
+}
+
 #[test]
 fn check_tells_every_problem_and_asks_around() {
     let topology = Topology::new("clicheck", &[ORDERS], Stores::ALL);

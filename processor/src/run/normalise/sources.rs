@@ -16,7 +16,7 @@ use crate::log::client;
 use crate::log::control::{self, Source, SourceChanged};
 use crate::log::incarnation::Described;
 use crate::log::producer::Outgoing;
-use crate::log::topics::Purpose;
+use crate::log::topics::{Identity, Purpose};
 use crate::log::voice::Voice;
 use crate::observe::Reason;
 
@@ -168,6 +168,10 @@ impl Session<'_> {
 
     /// The client says which incarnation of a topic it reads from now on: none of its records is taken for one of another (law 8).
     pub(super) fn identified(&mut self, consumer: &Consumer, topic: &str, incarnation: [u8; 16]) -> Result<(), SessionError> {
+        // Where topics go by their names, the ids that the client hears of are nobody's.
+        if self.shared.identity == Identity::Names {
+            return Ok(());
+        }
         // A topic that is not in use yet is described when it is taken into use.
         let Some(input) = self.inputs.get(topic).filter(|i| i.refused.is_none()) else { return Ok(()) };
         self.compare(consumer, topic, Described { incarnation, ..input.described })
