@@ -324,9 +324,9 @@ impl Session<'_> {
                     return self.stop_table(consumer, slot, offset, code, &what, SCHEMA_HINT);
                 }
                 by_offset = changes.by_offset && !input.pinned.by_offset;
-                let moved = changes.moved();
+                let (moved, more) = (changes.moved(), changes.more());
                 let mut items: smallvec::SmallVec<[Item<'_>; 2]> = smallvec::SmallVec::new();
-                for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change])) {
+                for (ordinal, keyed) in (0..).zip(moved.iter().chain([&changes.change]).chain(&more)) {
                     items.push(Item { ordinal, key: keyed.key, change: &keyed.change });
                 }
                 let outcome = owned.core.process(token, offset, changes.fingerprint, &items, now, &mut self.outbox);

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::avro::{self, Layout};
+use super::canal::{self, Canal};
 use super::connect::Schema;
 use super::document::{Opened, Seen, close, open};
 use super::envelope::{Envelope, Kind};
@@ -17,7 +18,7 @@ use super::plan::{self, Fit, Image, Key, KeyShape, KeyTokens, Plan, Recent, Row,
 use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
 use super::source::Number;
-use super::{Changes, Decoded, Dialect, Encoding, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
+use super::{Changes, Decoded, Dialect, Encoding, Further, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record, declared_type, list};
 use crate::avro::{Budget, Frame};
 use crate::change::{Change, Op, SourceBlock};
 use crate::contract::{self, Fingerprint};
@@ -82,6 +83,11 @@ pub struct Decoder {
     bare_plans: Recent<(Vec<String>, u32, Planned)>,
     /// Plans of records that say nothing but a key: the key's number.
     key_plans: Recent<(u32, Planned)>,
+    /// Plans of Canal's rows, by the texts of their types and their key.
+    canal_plans: Recent<((String, String), Planned)>,
+    /// The first row of a message of Canal, and those behind it.
+    lead: Option<Further>,
+    more: Vec<Further>,
     current: Option<Arc<Plan>>,
     /// The contract of marks.
     marks: (Arc<TableSchema>, Fingerprint),
@@ -112,6 +118,9 @@ impl Decoder {
             plans: Recent::default(),
             bare_plans: Recent::default(),
             key_plans: Recent::default(),
+            canal_plans: Recent::default(),
+            lead: None,
+            more: Vec::new(),
             current: None,
             marks,
             sequence: Sequence::default(),
@@ -135,8 +144,10 @@ impl Decoder {
         self.writer.trim();
         // A key is judged only where a row needs it: heartbeats and the like have keys of their own.
         let key = self.open_key(record.key);
-        if self.options.dialect == Dialect::Maxwell {
-            return self.maxwell(&record);
+        match self.options.dialect {
+            Dialect::Debezium | Dialect::Flattened => {}
+            Dialect::Maxwell => return self.maxwell(&record),
+            Dialect::Canal => return self.canal(&record),
         }
         let Some(value) = record.value else { return self.tombstone(key) };
         if self.options.dialect == Dialect::Flattened {
@@ -300,6 +311,128 @@ impl Decoder {
         this.changes(former_key, Keyed { key: Some(&this.key.canonical), change }, by_offset)
     }
 
+    /// Decodes a message of Canal: as many rows as it has.
+    fn canal<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
+        let Some(value) = record.value else { return Ok(Decoded::Ignored(Ignored::Empty)) };
+        let text = std::str::from_utf8(value).map_err(|e| Reject::json("value", e))?;
+        let mut scanner = Scanner::new(text);
+        let message = Canal::parse(&mut scanner)?;
+        scanner.finish().map_err(|e| Reject::json("value", e))?;
+        if let (Some(wanted), Some(named)) = (&self.options.source_table, message.table)
+            && !named.is(wanted)
+        {
+            return Ok(Decoded::Ignored(Ignored::OtherTable));
+        }
+        let envelope = Envelope::of_row(None, None, message.source);
+        let op = match message.kind {
+            canal::Kind::Row(op) => op,
+            canal::Kind::Truncate => return self.truncate(&envelope, record.offset),
+            canal::Kind::Ignored(ignored) => return Ok(Decoded::Ignored(ignored)),
+        };
+        let (sequence, _) = message.source.sequence(&self.options, self.epoch, record.offset, false)?;
+        let by_offset = message.source.is_by_offset(self.options.order);
+        let plan = self.canal_plan(&message)?;
+        let is_delete = op == Op::Delete;
+        self.more.clear();
+        let mut first: Option<(bool, bool)> = None;
+        for (row, old) in message.rows()? {
+            if let Some((has_before, moved)) = first.take() {
+                let further = self.further(is_delete, has_before, moved);
+                self.more.push(further);
+            }
+            self.after.write_image(&plan, &Image::Json(row), &mut self.writer)?;
+            self.after.key(&plan, &mut self.key)?;
+            first = Some((false, false));
+            if let (Op::Update, Some(old)) = (op, old) {
+                self.before.write_former(&plan, row, old, &mut self.writer)?;
+                self.before.key(&plan, &mut self.former_key)?;
+                first = Some((self.before.unauthored.is_empty(), self.former_key.canonical != self.key.canonical));
+            }
+        }
+        let Some((has_before, moved)) = first else { return Ok(Decoded::Ignored(Ignored::Empty)) };
+        let last = self.further(is_delete, has_before, moved);
+        self.more.push(last);
+        let lead = self.more.remove(0);
+        self.canal_rows(op, plan, sequence, by_offset, lead, &envelope)
+    }
+
+    /// Takes the row out of the buffers.
+    fn further(&mut self, is_delete: bool, has_before: bool, moved: bool) -> Further {
+        Further {
+            key: std::mem::take(&mut self.key),
+            former: moved.then(|| std::mem::take(&mut self.former_key)),
+            before: has_before.then(|| self.before.bytes.clone()),
+            after: (!is_delete).then(|| self.after.bytes.clone()),
+            unauthored: if is_delete { ColumnSet::new() } else { self.after.unauthored.clone() },
+        }
+    }
+
+    fn canal_rows<'d>(
+        &'d mut self,
+        op: Op,
+        plan: Arc<Plan>,
+        sequence: Sequence,
+        by_offset: bool,
+        lead: Further,
+        envelope: &Envelope<'d>,
+    ) -> Result<Decoded<'d>, Reject> {
+        self.current = Some(plan);
+        self.sequence = sequence;
+        self.note_texts(envelope);
+        self.lead = Some(lead);
+        let this: &'d Self = self;
+        let lead = this.lead.as_ref().ok_or_else(|| Reject::new(Code::EnvelopeRowMissing, "a message without rows"))?;
+        let change = Change {
+            op,
+            sequence: Some(this.sequence.as_bytes()),
+            event_time: envelope.source.event_time(),
+            source: this.block(envelope),
+            snapshot: None,
+            unauthored: lead.unauthored.clone(),
+            key: Some(&lead.key.plain),
+            other_key: None,
+            before: lead.before.as_deref(),
+            after: lead.after.as_deref(),
+        };
+        let former_key = lead.former.as_ref().map(|former| (former.canonical.as_slice(), former.plain.as_slice()));
+        let decoded = this.changes(former_key, Keyed { key: Some(&lead.key.canonical), change }, by_offset)?;
+        Ok(match decoded {
+            Decoded::Changes(changes) => Decoded::Changes(Changes { more: &this.more, ..changes }),
+            ignored @ Decoded::Ignored(_) => ignored,
+        })
+    }
+
+    /// The plan of a message's rows, by the types and the key that it names.
+    fn canal_plan(&mut self, message: &Canal<'_>) -> Planned {
+        if let Some((_, plan)) = self.canal_plans.find(|((types, keys), _)| *types == message.types && *keys == message.keys) {
+            return plan.clone();
+        }
+        let any = self.options.any();
+        let (mut fields, mut unsupported) = (Vec::new(), Vec::new());
+        for (name, text) in message.columns()? {
+            if self.options.leaves_out(&name) {
+                fields.push(Field::new(name, None, LogicalType::Text, true));
+            } else if let Some(ty) = declared_type(&self.options, &name).or_else(|| canal::logical_type(&text)) {
+                fields.push(Field::new(name, Some(any), ty, true));
+            } else {
+                unsupported.push(format!("{name:?} ({text})"));
+            }
+        }
+        let keys = match &self.options.primary_key {
+            Some(names) => names.clone(),
+            None => message.key_names()?,
+        };
+        let plan = if !unsupported.is_empty() {
+            let reason = format!("table {:?} has columns of types that cannot be represented yet: {}", self.options.table, list(&unsupported));
+            Err(Reject::new(Code::TypeUnsupported, reason))
+        } else if keys.is_empty() {
+            Err(self.no_key())
+        } else {
+            Plan::new(&self.options.table, fields, 0, &keys).map(Arc::new)
+        };
+        self.canal_plans.put(((message.types.to_owned(), message.keys.to_owned()), plan)).1.clone()
+    }
+
     /// The plan of the last row of a record like this one: a guess, which saves passing over the row before it is written.
     fn guess(&self, schema: Option<&ValueSchema>, key: &Result<Option<KeyDocument<'_>>, Reject>) -> Option<Arc<Plan>> {
         let key_id = match key {
@@ -403,7 +536,7 @@ impl Decoder {
         };
         let (schema, fingerprint) = &this.marks;
         let change = Keyed { key: None, change };
-        Ok(Decoded::Changes(Changes { change, former_key: None, schema, fingerprint: *fingerprint, by_offset: false }))
+        Ok(Decoded::Changes(Changes { change, former_key: None, more: &[], schema, fingerprint: *fingerprint, by_offset: false }))
     }
 
     /// Keeps the texts of a source block that are not in the record as they are.
@@ -467,7 +600,7 @@ impl Decoder {
 
     fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>, by_offset: bool) -> Result<Decoded<'d>, Reject> {
         let plan = self.current.as_ref().expect("set by the caller, which has made the change with it");
-        Ok(Decoded::Changes(Changes { change, former_key, schema: &plan.schema, fingerprint: plan.fingerprint, by_offset }))
+        Ok(Decoded::Changes(Changes { change, former_key, more: &[], schema: &plan.schema, fingerprint: plan.fingerprint, by_offset }))
     }
 
     fn no_key(&self) -> Reject {

@@ -375,6 +375,11 @@ fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -
             if is_finite(v) { Ok(v) } else { Err(Fault::Range) }
         }
         Token::String(JsonStr { raw: word @ ("NaN" | "Infinity" | "-Infinity"), .. }) => word.parse().map_err(|_| Fault::Kind),
+        // As Canal writes all numbers.
+        Token::String(JsonStr { raw: digits, escaped: false }) if digits.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            let v = digits.parse::<F>().map_err(|_| Fault::Kind)?;
+            if is_finite(v) { Ok(v) } else { Err(Fault::Range) }
+        }
         _ => Err(Fault::Kind),
     }
 }

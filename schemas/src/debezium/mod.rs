@@ -33,6 +33,7 @@ pub use registered::Registered;
 pub use reject::{Code, Reject, RejectKind};
 
 mod avro;
+mod canal;
 mod connect;
 mod decoder;
 mod document;
@@ -79,6 +80,8 @@ pub enum Dialect {
     Flattened,
     /// Maxwell's events.
     Maxwell,
+    /// Canal's flat messages.
+    Canal,
 }
 
 /// What the values of a topic are written in. A key may be JSON or framed whatever its value is.
@@ -154,7 +157,7 @@ impl Options {
         field::Wire::Declared {
             decimal_strings: self.decimal_strings,
             binary_strings: self.binary_strings.unwrap_or_default(),
-            zero_dates: self.dialect == Dialect::Maxwell,
+            zero_dates: matches!(self.dialect, Dialect::Maxwell | Dialect::Canal),
         }
     }
 
@@ -226,6 +229,8 @@ pub struct Changes<'a> {
     pub change: Keyed<'a>,
     /// The former key, canonical and plain, where the record says that the key changed.
     former_key: Option<(&'a [u8], &'a [u8])>,
+    /// The rows behind the first one, where a record has several.
+    more: &'a [Further],
     /// The schema that the changes are written with. The caller publishes its contract before the first record that uses it.
     pub schema: &'a Arc<TableSchema>,
     /// The fingerprint of that contract.
@@ -244,16 +249,42 @@ impl<'a> Changes<'a> {
         Some(Keyed { key: Some(key), change })
     }
 
+    /// The changes behind the first row's, in order: nothing for nearly every record.
+    pub fn more(&self) -> Vec<Keyed<'a>> {
+        let mut changes = Vec::new();
+        for row in self.more {
+            let former = row.former.as_ref().map(|former| (former.canonical.as_slice(), former.plain.as_slice()));
+            let change = Change {
+                key: Some(&row.key.plain),
+                other_key: None,
+                unauthored: row.unauthored.clone(),
+                before: row.before.as_deref(),
+                after: row.after.as_deref(),
+                ..self.change.change.clone()
+            };
+            let of_row = Self { change: Keyed { key: Some(&row.key.canonical), change }, former_key: former, more: &[], ..self.clone() };
+            changes.extend(of_row.moved());
+            changes.push(of_row.change);
+        }
+        changes
+    }
+
     /// Hands over the changes in order, each with the ordinal of its provenance.
     pub fn each<E>(&self, mut take: impl FnMut(u32, &Keyed<'a>) -> Result<(), E>) -> Result<(), E> {
-        match self.moved() {
-            None => take(0, &self.change),
-            Some(moved) => {
-                take(0, &moved)?;
-                take(1, &self.change)
-            }
-        }
+        let (moved, more) = (self.moved(), self.more());
+        (0..).zip(moved.iter().chain([&self.change]).chain(&more)).try_for_each(|(ordinal, keyed)| take(ordinal, keyed))
     }
+}
+
+/// A row behind the first one of its record.
+#[derive(Debug)]
+struct Further {
+    key: plan::Key,
+    /// Its former key, where the key changed.
+    former: Option<plan::Key>,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+    unauthored: ColumnSet,
 }
 
 /// A change with the key under which it goes to the log.

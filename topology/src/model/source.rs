@@ -161,6 +161,8 @@ pub enum Dialect {
     Flattened,
     /// Maxwell's events, ordered by their offsets.
     Maxwell,
+    /// Canal's flat messages, ordered by their offsets.
+    Canal,
 }
 
 impl Dialect {
@@ -170,6 +172,7 @@ impl Dialect {
             Self::Debezium => "debezium",
             Self::Flattened => "flattened",
             Self::Maxwell => "maxwell",
+            Self::Canal => "canal",
         }
     }
 }

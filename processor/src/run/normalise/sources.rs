@@ -88,12 +88,17 @@ impl Session<'_> {
             None | Some(Dialect::Debezium) => debezium::Dialect::Debezium,
             Some(Dialect::Flattened) => debezium::Dialect::Flattened,
             Some(Dialect::Maxwell) => debezium::Dialect::Maxwell,
+            Some(Dialect::Canal) => debezium::Dialect::Canal,
         };
         // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
         let is_plain = kind == Some(SourceType::Kafka) && plan.primary_key.is_none();
-        // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read.
-        let is_maxwell = options.dialect == debezium::Dialect::Maxwell && plan.primary_key.is_none();
-        options.order = match (is_maxwell, is_plain) {
+        // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages tell none at all.
+        let has_no_place = match options.dialect {
+            debezium::Dialect::Maxwell => plan.primary_key.is_none(),
+            debezium::Dialect::Canal => true,
+            debezium::Dialect::Debezium | debezium::Dialect::Flattened => false,
+        };
+        options.order = match (has_no_place, is_plain) {
             (true, _) => Order::Offset,
             (_, true) => Order::DialectElseOffset,
             _ => Order::Dialect,

@@ -75,12 +75,14 @@ fn damaged_records_never_panic_and_never_take_long() {
         ("pg-ops-flat-rewrite-json-schema", Dialect::Flattened),
         ("maxwell-my-ops", Dialect::Maxwell),
         ("maxwell-my-types", Dialect::Maxwell),
+        ("canal-my-ops", Dialect::Canal),
+        ("canal-my-types", Dialect::Canal),
     ] {
         let (records, registry) = (records(file), registry(file));
         let types = [("id", "int32"), ("c_num_10_2", "decimal(10,2)"), ("a", "int32"), ("b", "text"), ("v", "text"), ("small", "int32")];
         let types: Vec<_> = types.iter().map(|(name, ty)| ((*name).to_owned(), ty.parse().expect(ty))).collect();
         let exclude = ["c_timetz", "c_interval", "biga"].map(str::to_owned).to_vec();
-        let order = if dialect == Dialect::Maxwell { Order::Offset } else { Order::Dialect };
+        let order = if matches!(dialect, Dialect::Maxwell | Dialect::Canal) { Order::Offset } else { Order::Dialect };
         let (known, connector) = ((!registry.is_empty()).then_some(IdBytes::Four), "postgresql");
         let mut decoder = Decoder::new(Options { types, exclude, dialect, order, connector, registry: known, ..Options::new("t") });
         for _ in 0..1_500 {

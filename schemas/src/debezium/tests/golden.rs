@@ -486,6 +486,17 @@ fn maxwell_of_mariadb() {
 }
 
 #[test]
+fn canal_of_mariadb() {
+    let canal = |table: &str| Options { dialect: Dialect::Canal, order: Order::Offset, source_table: Some(table.to_owned()), ..plain() };
+    for table in ["orders", "customers"] {
+        compare("canal-my-ops", table, &format!("canal-my-ops.{table}"), canal(table), &[], &[]);
+    }
+    // Rows from before it listened, and columns whose text in the source is in binary or filled with zeros.
+    let earlier = ["1", "3", "5"].map(|key| (key, "*"));
+    compare("canal-my-types", "t_int", "canal-my-types.t_int", canal("t_int"), &["c_intz", "c_bit8", "c_bit12", "c_bit64"], &earlier);
+}
+
+#[test]
 fn mariadb_operations() {
     for table in ["customers", "orders", "uniq"] {
         compare("my-ops-schema", table, &format!("my-ops.{table}"), plain(), &[], &[]);

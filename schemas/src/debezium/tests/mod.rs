@@ -23,8 +23,8 @@ fn records(file: &str) -> Vec<capture::Record> {
 
 /// Those of one table, in the order of their offsets.
 fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
-    // Maxwell's topic holds all tables.
-    if file.starts_with("maxwell") {
+    // These topics hold all tables.
+    if file.starts_with("maxwell") || file.starts_with("canal") {
         return records(file);
     }
     let suffix = format!(".{table}");
