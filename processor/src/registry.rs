@@ -11,6 +11,8 @@ use schema_registry_converter::schema_registry_common::{RegisteredReference, Sch
 
 /// How long an answer may take (RELIABILITY.md D 8).
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// What a registry says of a schema that it does not have.
+const UNKNOWN_CODE: &str = "40403";
 /// The deepest that schemas refer to each other (RELIABILITY.md D 8).
 const DEPTH_MAX: usize = 16;
 /// The most schemas that one refers to.
@@ -49,7 +51,8 @@ impl Client {
         let Ok(short) = u32::try_from(id) else { return Ok(Registered::Unknown) };
         let found = match get_schema_by_id(short, &self.settings) {
             Ok(found) => found,
-            Err(error) if error.error.contains("status 404") => return Ok(Registered::Unknown),
+            // Any proxy may say 404; that a schema does not exist is a word of the registry's own.
+            Err(error) if error.cause.as_ref().is_some_and(|cause| cause.contains(UNKNOWN_CODE)) => return Ok(Registered::Unknown),
             Err(error) => return Err(reason(&error)),
         };
         let kind = match found.schema_type {

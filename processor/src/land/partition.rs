@@ -373,28 +373,38 @@ impl Partition {
     }
 
     fn next_live(&mut self, now: Duration, state: &mut impl State) -> Result<Step, Stop> {
+        // What is in the store already only passes into state, batch after batch.
+        loop {
+            if let Some(step) = self.step_live(now, state)? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// The next step, or nothing where state has caught up by a batch.
+    fn step_live(&mut self, now: Duration, state: &mut impl State) -> Result<Option<Step>, Stop> {
         let due = self.settings.debounce.due(self.buffer.arrivals(), self.paced_until);
         let catching_up = self.stored.is_some_and(|k| self.meta.next < k);
         match due {
             Some(due) if due <= now || catching_up => {}
             _ => {
                 if let Some(due) = due {
-                    return Ok(Step::Wait(Some(due)));
+                    return Ok(Some(Step::Wait(Some(due))));
                 }
                 // Whoever has claimed looks after its claim, also before it has landed anything.
                 let check = self.last_landing + self.settings.idle_check;
                 if check > now {
-                    return Ok(Step::Wait(Some(check)));
+                    return Ok(Some(Step::Wait(Some(check))));
                 }
                 self.phase = Phase::Checking { landing: false, asked: true };
-                return Ok(Step::Check);
+                return Ok(Some(Step::Check));
             }
         }
-        let Some(first) = self.buffer.waiting().first().copied() else { return Ok(Step::Wait(None)) };
+        let Some(first) = self.buffer.waiting().first().copied() else { return Ok(Some(Step::Wait(None))) };
         // Where there is no table yet, a mark has nothing to alter, and an empty batch lands without one.
         let is_mark = first.key.is_none();
         if !is_mark && self.known.get(&first.fingerprint).is_none_or(|k| k.mapping.is_none()) {
-            return Ok(match self.known.get(&first.fingerprint) {
+            return Ok(Some(match self.known.get(&first.fingerprint) {
                 None => {
                     self.phase = Phase::Contract;
                     Step::Contract(first.fingerprint)
@@ -404,7 +414,7 @@ impl Partition {
                     self.phase = Phase::Preparing(first.fingerprint);
                     Step::Prepare(wider)
                 }
-            });
+            }));
         }
         let is_done = if is_mark {
             self.fold_mark(state)?
@@ -418,7 +428,7 @@ impl Partition {
             // [S, K) is in the store already: only state catches up with it.
             self.letters.clear();
             self.persist(state)?;
-            return self.next_live(now, state);
+            return Ok(None);
         }
         self.fill_batch(next)?;
         if fault::bug(Bug::StateBeforeLand) {
@@ -426,7 +436,7 @@ impl Partition {
         }
         self.phase = Phase::Landing;
         self.handed_out = now;
-        Ok(Step::Land)
+        Ok(Some(Step::Land))
     }
 
     /// How many of the records that wait go into the batch: up to the caps, to the first unknown schema, and never across `K`.

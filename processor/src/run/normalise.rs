@@ -267,6 +267,10 @@ impl Session<'_> {
             let _ = refused.get_or_insert(changed_reason(&changed));
         }
         let table = input.table;
+        // It may have been paused when it was last ours: the client keeps that to itself.
+        let mut list = TopicPartitionList::new();
+        let _ = list.add_partition(&name.0, name.1);
+        consumer.resume(&list)?;
         let _ = self.by_name.insert(name.clone(), slot);
         let _ = self.owned.insert(slot, Owned { name, core, table, stopped: false, changes: [0; 6], read: 0, wants: None, is_told: false });
         if let Some(reason) = refused {

@@ -1,10 +1,11 @@
 //! Asking the schema registry, on a thread of its own, so that whoever waits for one schema keeps nobody else waiting.
 //!
 //! What fails is asked again, ever more seldom, for as long as it takes: no record is given up because a registry is down, slow or refuses us
-//! (case REG-01); what is known goes on working. That an id does not exist is an answer, kept for [`UNKNOWN_FOR`], so that a topic full of
-//! them costs one request in that time (case REG-02).
+//! (case REG-01); what is known goes on working. That an id does not exist is an answer, believed when it has been given [`UNKNOWN_TIMES`] times,
+//! since a replica of the registry may lag, and kept for [`UNKNOWN_FOR`], so that a topic full of them costs hardly a request (case REG-02).
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
@@ -15,6 +16,8 @@ use crate::registry::Client;
 
 /// How long it is believed that an id does not exist.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
+/// How often an id must be unknown before that is believed, with pauses in between.
+const UNKNOWN_TIMES: u32 = 3;
 /// The pause after the first failure, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// The most ids that are remembered; beyond, all are asked for again.
@@ -33,6 +36,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Registry {
     ask: Sender<u64>,
+    thread: JoinHandle<()>,
     answers: Receiver<Answer>,
     known: HashMap<u64, Registered>,
     asked: HashSet<u64>,
@@ -48,8 +52,8 @@ impl Registry {
             tracing::debug!(url, "schema registry");
             serve(&asked, &answer, |id| client.get(id));
         };
-        let _ = std::thread::Builder::new().name("registry".to_owned()).spawn(body).map_err(|e| e.to_string())?;
-        Ok(Self { ask, answers, known: HashMap::new(), asked: HashSet::new(), forgot: now })
+        let thread = std::thread::Builder::new().name("registry".to_owned()).spawn(body).map_err(|e| e.to_string())?;
+        Ok(Self { ask, thread, answers, known: HashMap::new(), asked: HashSet::new(), forgot: now })
     }
 
     /// What an id is, where that is known; else it is asked for, once.
@@ -59,6 +63,11 @@ impl Registry {
             let _sent = self.ask.send(id).is_ok();
         }
         self.known.get(&id)
+    }
+
+    /// Whether nobody answers any more: its thread ended, which only a defect can bring about.
+    pub(super) fn is_broken(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// What has been answered since the last call.
@@ -90,6 +99,7 @@ impl Registry {
 /// Answers until nobody asks any more. What fails waits for its turn beside the others.
 fn serve(asked: &Receiver<u64>, answers: &Sender<Answer>, get: impl Fn(u64) -> Result<Registered, String>) {
     let mut failing: Vec<(Instant, Duration, u64)> = Vec::new();
+    let mut unknown: HashMap<u64, u32> = HashMap::new();
     loop {
         let due = failing.iter().map(|(at, ..)| *at).min();
         let next = match due {
@@ -108,7 +118,20 @@ fn serve(asked: &Receiver<u64>, answers: &Sender<Answer>, get: impl Fn(u64) -> R
             },
         };
         let answer = match get(id) {
-            Ok(registered) => Answer::Registered(id, registered),
+            Ok(Registered::Unknown) => {
+                let times = unknown.entry(id).or_default();
+                *times += 1;
+                if *times < UNKNOWN_TIMES {
+                    failing.push((Instant::now() + pause, pause, id));
+                    continue;
+                }
+                let _ = unknown.remove(&id);
+                Answer::Registered(id, Registered::Unknown)
+            }
+            Ok(registered) => {
+                let _ = unknown.remove(&id);
+                Answer::Registered(id, registered)
+            }
             Err(why) => {
                 failing.push((Instant::now() + pause, pause, id));
                 Answer::Failed(id, why)
@@ -144,7 +167,7 @@ mod tests {
                 (7, _) => drop(ask.take()),
                 _ => {}
             }
-            Ok(Registered::Unknown)
+            Ok(Registered::Other("JSON".to_owned()))
         });
         let said: Vec<String> = answers
             .try_iter()
@@ -154,5 +177,20 @@ mod tests {
             })
             .collect();
         assert_eq!(said, ["7: 503", "8", "7"]);
+    }
+
+    #[test]
+    fn case_reg_02_an_id_is_unknown_once_that_was_said_several_times() {
+        let ((ask, asked), (answer, answers)) = (channel(), channel());
+        ask.send(9).expect("somebody listens");
+        let (ask, times) = (RefCell::new(Some(ask)), RefCell::new(0));
+        serve(&asked, &answer, |_| {
+            *times.borrow_mut() += 1;
+            if *times.borrow() == UNKNOWN_TIMES {
+                drop(ask.take());
+            }
+            Ok(Registered::Unknown)
+        });
+        assert!(matches!(answers.try_iter().collect::<Vec<_>>()[..], [Answer::Registered(9, Registered::Unknown)]));
     }
 }

@@ -101,6 +101,11 @@ impl Take {
         Self { null: null.map(|n| n as i64), node, how }
     }
 
+    /// Whether its values are symbols, whose text only the schema has.
+    pub(super) fn is_symbol(&self) -> bool {
+        self.how == How::Symbol
+    }
+
     /// Whether a value follows: false for null.
     #[inline]
     pub(super) fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
@@ -133,7 +138,7 @@ impl Take {
             How::VariableDecimal => Datum::VariableDecimal { scale: reader.long()?, unscaled: reader.bytes()? },
             How::Pass => {
                 schema.skip(self.node, reader, budget)?;
-                Datum::Null
+                Datum::Unreadable
             }
         })
     }
@@ -189,9 +194,11 @@ pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<
             Kind::Fixed(16) if name == Some("io.debezium.data.Uuid") => "string",
             Kind::Bytes | Kind::Fixed(_) => "bytes",
             Kind::String | Kind::Enum(_) => "string",
-            Kind::Array(_) => "array",
-            Kind::Map(_) => "map",
-            Kind::Record(_) => "struct",
+            Kind::Record(members) if is_variable_decimal(schema, members) => "struct",
+            // Named so that nothing takes them for what JSON would hold: there is no reader for them yet.
+            Kind::Array(_) => "array of Avro",
+            Kind::Map(_) => "map of Avro",
+            Kind::Record(_) => "record of Avro",
             Kind::Null => "null",
             Kind::Union(_) => "union",
         };

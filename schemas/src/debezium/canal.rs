@@ -6,9 +6,9 @@
 use super::Ignored;
 use super::field::Datum;
 use super::reject::{Code, Reject};
-use super::source::{self, Number, Source};
+use super::source::{Number, Source};
 use crate::change::Op;
-use crate::json::{JsonError, JsonStr, Scanner, Token};
+use crate::json::{JsonError, Scanner, Token};
 use crate::types::LogicalType;
 
 /// What a message is.
@@ -23,7 +23,6 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Canal<'a> {
     pub(super) kind: Kind,
-    pub(super) table: Option<JsonStr<'a>>,
     pub(super) source: Source<'a>,
     /// The object of types, by column.
     pub(super) types: &'a str,
@@ -42,15 +41,7 @@ impl<'a> Canal<'a> {
         let json = |e| Reject::json("value", e);
         let not_canal = || Reject::new(Code::EnvelopeInvalid, "the value is no message of Canal: it has no `type`");
         let (mut word, mut is_ddl) = (None, false);
-        let mut canal = Self {
-            kind: Kind::Truncate,
-            table: None,
-            source: Source::of_connector("mysql"),
-            types: "{}",
-            keys: NOTHING,
-            data: NOTHING,
-            old: NOTHING,
-        };
+        let mut canal = Self { kind: Kind::Truncate, source: Source::of_connector("mysql"), types: "{}", keys: NOTHING, data: NOTHING, old: NOTHING };
         let mut ahead = *scanner;
         if ahead.enter_object().is_err() {
             scanner.value().map_err(json)?;
@@ -71,10 +62,7 @@ impl<'a> Canal<'a> {
                     canal.source.put(Source::member("ts_ms"), Number::Digits(digits).read().map_or(Datum::Null, Datum::Integer));
                 }
                 ("database", token) => canal.source.put(Source::member("db"), Datum::Json(token)),
-                ("table", token) => {
-                    canal.table = source::string(&token);
-                    canal.source.put(Source::member("table"), Datum::Json(token));
-                }
+                ("table", token) => canal.source.put(Source::member("table"), Datum::Json(token)),
                 _ => {}
             }
         }

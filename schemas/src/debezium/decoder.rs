@@ -151,6 +151,13 @@ impl Decoder {
         }
         let Some(value) = record.value else { return self.tombstone(key) };
         if self.options.dialect == Dialect::Flattened {
+            if value.first() == Some(&0) {
+                let reason = format!(
+                    "rows of table {:?} without an envelope are in a registry's frame, and only JSON is read of them yet",
+                    self.options.table
+                );
+                return Err(Reject::new(Code::EncodingUnsupported, reason));
+            }
             return self.flattened(value, key, &record);
         }
         if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
@@ -261,9 +268,7 @@ impl Decoder {
             maxwell::Kind::Row(op) => op,
             maxwell::Kind::Ignored(ignored) => return Ok(Decoded::Ignored(ignored)),
         };
-        if let (Some(wanted), Some(named)) = (&self.options.source_table, event.table)
-            && !named.is(wanted)
-        {
+        if !self.is_wanted(event.source.database, event.source.table) {
             return Ok(Decoded::Ignored(Ignored::OtherTable));
         }
         let Some(data) = event.data else {
@@ -290,6 +295,7 @@ impl Decoder {
             (has_before, moved) = (self.before.unauthored.is_empty(), self.former_key.canonical != self.key.canonical);
         }
         let by_offset = event.source.is_by_offset(self.options.order);
+        self.refuse_move(by_offset, moved)?;
         self.current = Some(plan);
         self.sequence = sequence;
         let envelope = Envelope::of_row(None, None, event.source);
@@ -318,9 +324,7 @@ impl Decoder {
         let mut scanner = Scanner::new(text);
         let message = Canal::parse(&mut scanner)?;
         scanner.finish().map_err(|e| Reject::json("value", e))?;
-        if let (Some(wanted), Some(named)) = (&self.options.source_table, message.table)
-            && !named.is(wanted)
-        {
+        if !self.is_wanted(message.source.database, message.source.table) {
             return Ok(Decoded::Ignored(Ignored::OtherTable));
         }
         let envelope = Envelope::of_row(None, None, message.source);
@@ -346,7 +350,9 @@ impl Decoder {
             if let (Op::Update, Some(old)) = (op, old) {
                 self.before.write_former(&plan, row, old, &mut self.writer)?;
                 self.before.key(&plan, &mut self.former_key)?;
-                first = Some((self.before.unauthored.is_empty(), self.former_key.canonical != self.key.canonical));
+                let moved = self.former_key.canonical != self.key.canonical;
+                self.refuse_move(by_offset, moved)?;
+                first = Some((self.before.unauthored.is_empty(), moved));
             }
         }
         let Some((has_before, moved)) = first else { return Ok(Decoded::Ignored(Ignored::Empty)) };
@@ -473,7 +479,8 @@ impl Decoder {
             self.key_of_delete(&plan, image, key.as_ref())?;
         } else {
             self.key_of_row(&plan, key.as_ref())?;
-            if op != Op::Update {
+            // Flattened rows are whole, whatever happened to them.
+            if op != Op::Update || self.options.dialect == Dialect::Flattened {
                 self.after.author_lacking(&plan);
             }
         }
@@ -490,6 +497,7 @@ impl Decoder {
         let named_other = header.is_some_and(|text| self.read_other_key(&plan, key.as_ref(), text));
         // Offsets order the changes of one key alone, so they do not say which row of the other key came before.
         let by_offset = envelope.source.is_by_offset(self.options.order);
+        self.refuse_move(by_offset, moved)?;
         let has_other = (moved || named_other) && !by_offset;
         self.current = Some(plan);
         self.sequence = sequence;
@@ -513,11 +521,13 @@ impl Decoder {
 
     /// The table was emptied in its source: a mark for every key (case CTL-01). It needs an order that holds across the partitions of the topic.
     fn truncate<'d>(&'d mut self, envelope: &Envelope<'d>, offset: i64) -> Result<Decoded<'d>, Reject> {
-        if envelope.source.is_by_offset(self.options.order) {
-            let table = &self.options.table;
-            let reason =
-                format!("table {table:?} was truncated in the source, and offsets do not say which of its rows in other partitions came before");
-            return Err(Reject::new(Code::TruncateUnsupported, reason));
+        let table = &self.options.table;
+        let refuse = |why: &str| Err(Reject::new(Code::TruncateUnsupported, format!("table {table:?} was truncated in the source, {why}")));
+        if envelope.source.is_by_offset(self.options.order) && self.options.partitions != 1 {
+            return refuse("and offsets do not say which of its rows in other partitions came before");
+        }
+        if !self.is_own_table(envelope.source.table) {
+            return refuse("or one that goes into the same topic: the event names a table of another name than the topic's");
         }
         (self.sequence, _) = envelope.source.sequence(&self.options, self.epoch, offset, false)?;
         self.note_texts(envelope);
@@ -537,6 +547,35 @@ impl Decoder {
         let (schema, fingerprint) = &this.marks;
         let change = Keyed { key: None, change };
         Ok(Decoded::Changes(Changes { change, former_key: None, more: &[], schema, fingerprint: *fingerprint, by_offset: false }))
+    }
+
+    /// Whether a table is the one that its topic is named after: several may be routed into one. A name that is not told is nobody else's.
+    fn is_own_table(&self, named: Option<JsonStr<'_>>) -> bool {
+        let Some(named) = named else { return true };
+        if let Some(wanted) = &self.options.source_table {
+            return named.is(wanted);
+        }
+        let mut text = String::new();
+        let last = self.options.topic.rsplit('.').next().unwrap_or_default();
+        // As a connector makes a topic's name of it.
+        let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+        last.is_empty() || (named.unescape(&mut text) && text.rsplit('.').next().unwrap_or_default().chars().map(legal).eq(last.chars()))
+    }
+
+    /// Whether a message of a topic that holds several tables is about this one.
+    fn is_wanted(&self, database: Option<JsonStr<'_>>, table: Option<JsonStr<'_>>) -> bool {
+        let fits = |wanted: &Option<String>, named: Option<JsonStr<'_>>| wanted.as_ref().zip(named).is_none_or(|(wanted, named)| named.is(wanted));
+        fits(&self.options.source_schema, database) && fits(&self.options.source_table, table)
+    }
+
+    /// A row that moved to another key, where offsets order it: those of the two keys say nothing of each other across partitions.
+    fn refuse_move(&self, by_offset: bool, moved: bool) -> Result<(), Reject> {
+        if !(by_offset && moved && self.options.partitions != 1) {
+            return Ok(());
+        }
+        let table = &self.options.table;
+        let reason = format!("a row of table {table:?} changed its key, and offsets do not order the two keys across the partitions of the topic");
+        Err(Reject::new(Code::NoOrder, reason))
     }
 
     /// Keeps the texts of a source block that are not in the record as they are.

@@ -109,6 +109,12 @@ impl Layouts {
             };
             Some((Layout::of(schema, id)?, schema.record(id)?.iter().map(|m| step(&m.name)).collect()))
         });
+        // Texts are borrowed from the record, and a symbol's is not in it.
+        let is_symbolic = |layout: &Layout| layout.members.iter().any(Take::is_symbol);
+        let mut inner = source.iter().map(|(layout, _)| layout).chain(transaction.iter().map(|(layout, _)| layout));
+        if row.is_some() && (is_symbolic(&top) || inner.any(is_symbolic)) {
+            return Err(bad("the envelope of the registered schema has enums, where a connector writes strings"));
+        }
         let layout = row.and_then(|id| Layout::of(schema, id)).map(Arc::new);
         let steps = members.iter().zip(&top.members).map(|(m, take)| (members::find(MEMBERS, &m.name).unwrap_or(Member::Other), *take)).collect();
         Ok((Self { top, steps, row: layout, source, transaction }, row))

@@ -162,6 +162,8 @@ pub(super) enum Datum<'a> {
     Bytes(&'a [u8]),
     /// Index of a symbol.
     Symbol(usize),
+    /// A value of a kind that no column is made of.
+    Unreadable,
     VariableDecimal {
         scale: i64,
         unscaled: &'a [u8],

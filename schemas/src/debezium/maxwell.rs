@@ -7,9 +7,9 @@
 use super::Ignored;
 use super::field::Datum;
 use super::reject::{Code, Reject};
-use super::source::{self, Number, Source};
+use super::source::{Number, Source};
 use crate::change::Op;
-use crate::json::{JsonStr, Scanner, Token};
+use crate::json::{Scanner, Token};
 
 /// What begins the names of key columns in a record key.
 const KEY_PREFIX: &str = "pk.";
@@ -29,7 +29,6 @@ pub(super) struct Maxwell<'a> {
     pub(super) data: Option<&'a str>,
     /// Former values of what an update altered.
     pub(super) old: Option<&'a str>,
-    pub(super) table: Option<JsonStr<'a>>,
     pub(super) source: Source<'a>,
 }
 
@@ -40,7 +39,6 @@ impl<'a> Maxwell<'a> {
         let not_maxwell = || Reject::new(Code::EnvelopeInvalid, "the value is no event of Maxwell: it has no `type`");
         let (mut kind, mut data, mut old, mut row, mut is_last) = (None, None, None, None, false);
         let mut source = Source::of_connector(connector);
-        let mut table = None;
         let mut ahead = *scanner;
         if ahead.enter_object().is_err() {
             scanner.value().map_err(json)?;
@@ -68,10 +66,7 @@ impl<'a> Maxwell<'a> {
                     source.put(Source::member("ts_ms"), millis.map_or(Datum::Null, Datum::Integer));
                 }
                 ("database", token) => source.put(Source::member("db"), Datum::Json(token)),
-                ("table", token) => {
-                    table = source::string(&token);
-                    source.put(Source::member("table"), Datum::Json(token));
-                }
+                ("table", token) => source.put(Source::member("table"), Datum::Json(token)),
                 _ => {}
             }
         }
@@ -87,7 +82,7 @@ impl<'a> Maxwell<'a> {
             word if word.starts_with("table-") || word.starts_with("database-") => Kind::Ignored(Ignored::SchemaChange),
             _ => return Err(Reject::new(Code::EnvelopeUnknownOp, "the type of an event of Maxwell is none that is known")),
         };
-        Ok(Self { kind, data, old, table, source })
+        Ok(Self { kind, data, old, source })
     }
 }
 

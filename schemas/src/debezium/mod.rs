@@ -123,8 +123,14 @@ pub struct Options {
     pub dialect: Dialect,
     /// The connector of a dialect whose records do not name it, as source blocks do; empty for one that nothing is known of.
     pub connector: &'static str,
-    /// The table's name in its source, where a topic may hold those of others: records that name another are passed over.
+    /// The table's schema, or its database, in its source, where that is said.
+    pub source_schema: Option<String>,
+    /// The table's name in its source, where that is said: a topic may hold those of others, and records that name another are passed over.
     pub source_table: Option<String>,
+    /// The topic; its last part is the table's name where nothing else says it.
+    pub topic: String,
+    /// Partitions of the topic. Offsets order the changes of several keys in one only.
+    pub partitions: u32,
     /// What values are written in.
     pub encoding: Encoding,
     /// Width of the ids of a schema registry; `None` where there is no registry.
@@ -146,7 +152,10 @@ impl Options {
             order: Order::default(),
             dialect: Dialect::default(),
             connector: "",
+            source_schema: None,
             source_table: None,
+            topic: String::new(),
+            partitions: 1,
             encoding: Encoding::default(),
             registry: None,
         }

@@ -31,6 +31,8 @@ pub enum Code {
     RegistryMissing,
     /// A registered schema that is no Avro schema, or none that can be read here.
     RegistrySchema,
+    /// Records in an encoding that is not read of their dialect.
+    EncodingUnsupported,
     /// Bytes that do not fit their registered schema.
     AvroInvalid,
     /// Neither a change event nor one of the connector's other records.
@@ -91,6 +93,7 @@ impl Code {
             Self::RegistryUnknown => "registry.schema_unknown",
             Self::RegistryMissing => "registry.not_configured",
             Self::RegistrySchema => "registry.schema_invalid",
+            Self::EncodingUnsupported => "encoding.unsupported",
             Self::AvroInvalid => "avro.invalid",
             Self::EnvelopeInvalid => "envelope.invalid",
             Self::EnvelopeSchema => "envelope.schema_invalid",
@@ -125,6 +128,8 @@ impl Code {
             | Self::TypesMissing
             | Self::TypesConflict
             | Self::RegistryMissing
+            | Self::RegistrySchema
+            | Self::EncodingUnsupported
             | Self::KeyColumnMissing
             | Self::KeyType
             | Self::NoColumns

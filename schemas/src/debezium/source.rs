@@ -274,7 +274,7 @@ impl<'a> Source<'a> {
     }
 }
 
-pub(super) fn string<'a>(token: &Token<'a>) -> Option<JsonStr<'a>> {
+fn string<'a>(token: &Token<'a>) -> Option<JsonStr<'a>> {
     if let Token::String(s) = token { Some(*s) } else { None }
 }
 

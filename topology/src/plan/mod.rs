@@ -238,6 +238,8 @@ pub struct TablePlan {
     pub source: usize,
     /// Topic of its changes.
     pub topic: String,
+    /// Its schema, or its database, in the source, where the file gives it.
+    pub source_schema: Option<String>,
     /// Its name in the source, where the file gives it.
     pub source_table: Option<String>,
     /// Key columns in order; none means those of the record key.

@@ -148,6 +148,7 @@ impl TablePattern {
             id,
             source: self.source,
             topic: topic.to_owned(),
+            source_schema: None,
             source_table: None,
             primary_key: self.primary_key.clone(),
             types: self.types.clone(),

@@ -45,6 +45,10 @@ fn registry(cx: &Context<'_>, registry: &Registry, at: &At) -> Option<RegistryPl
         cx.error(at_url, Code::BadValue, format!("the address {why}"), "write http://host:8081 or https://host:8081");
         return None;
     }
+    if url.contains(['?', '#']) {
+        cx.error(at_url, Code::BadValue, "the address of a registry is a path, with nothing behind it", "write a login as username and password");
+        return None;
+    }
     let has_long_ids = match registry.id_bytes.given() {
         None | Some((4, _)) => false,
         Some((8, _)) => true,

@@ -69,6 +69,11 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         }
     }
     let cdc = source.cdc.get();
+    if let Some((Format::Avro, at)) = cdc.and_then(|cdc| cdc.format.given())
+        && let Some(dialect) = cdc.and_then(|cdc| cdc.dialect.copied()).filter(|dialect| *dialect != Dialect::Debezium)
+    {
+        unsupported::not_yet(cx, at, &format!("Avro of dialect {}", dialect.as_str()));
+    }
     Some(SourcePlan {
         id: id?,
         kind,

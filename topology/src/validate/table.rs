@@ -95,11 +95,12 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 return;
             };
             out.places.push(Places { topic: at_topic, log: table.log.at().unwrap_or(at), replicas: places });
-            let source_table = table.name.text().map(str::to_owned);
+            let [source_schema, source_table] = [&table.schema, &table.name].map(|field| field.text().map(str::to_owned));
             out.tables.push(TablePlan {
                 id: id.to_owned(),
                 source,
                 topic,
+                source_schema,
                 source_table,
                 primary_key,
                 types,

@@ -347,6 +347,14 @@ impl Partition {
         let sequence = Sequence::from_bytes(change.sequence.unwrap_or_default());
         let marks = &mut self.pending.marks;
         match change.op {
+            // Where only the last row of a key matters, so does only the last truncate: an earlier one has nothing left to take.
+            Op::Truncate if self.settings.fold.shape == Shape::Upsert => {
+                if marks.truncates.iter().any(|mark| *mark >= sequence) {
+                    return false;
+                }
+                marks.truncates.clear();
+                marks.truncates.push(sequence);
+            }
             Op::Truncate if !marks.truncates.contains(&sequence) => marks.truncates.push(sequence),
             Op::SnapshotEnd if !marks.sweeps.iter().any(|(s, id)| *s == sequence && Some(*id) == change.snapshot) => {
                 marks.sweeps.push((sequence, change.snapshot.unwrap_or_default()));

@@ -24,6 +24,9 @@ impl Session<'_> {
     /// What the registry has answered: who waited for it goes on.
     pub(super) fn take_schemas(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         let Some(registry) = &mut self.registry else { return Ok(()) };
+        if registry.is_broken() {
+            return Err(SessionError::Registry("nobody answers for it any more".to_owned()));
+        }
         if registry.forget_unknown(Instant::now()) {
             self.inputs.values_mut().for_each(|input| input.decoder.forget_unknown());
         }

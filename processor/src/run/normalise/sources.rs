@@ -79,6 +79,9 @@ impl Session<'_> {
         options.registry = self.plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
         let kind = source.map(|s| s.kind);
         options.source_table = plan.source_table.clone();
+        options.source_schema = plan.source_schema.clone();
+        topic.clone_into(&mut options.topic);
+        options.partitions = described.partitions;
         options.connector = match kind {
             Some(SourceType::Postgresql) => "postgresql",
             Some(SourceType::Mysql) => "mysql",
@@ -158,7 +161,8 @@ impl Session<'_> {
     /// Looks at the source topics: recreated ones stop at once, and dips that last too long.
     pub(super) fn look(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         let now = self.now();
-        let regressed: Vec<usize> = self.owned.iter().filter(|(_, o)| !o.stopped && o.core.has_regressed(now)).map(|(s, _)| *s).collect();
+        let regressed: Vec<usize> =
+            self.owned.iter().filter(|(_, o)| !o.stopped && o.wants.is_none() && o.core.has_regressed(now)).map(|(s, _)| *s).collect();
         for slot in regressed {
             self.regressed(consumer, slot)?;
         }

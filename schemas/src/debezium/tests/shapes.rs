@@ -226,3 +226,50 @@ fn tables_without_a_key_are_refused_by_name() {
     };
     assert_eq!(rejects("pg-ops-schema", "nopk_full"), [Code::NullKey; 8]);
 }
+
+#[test]
+fn a_truncate_is_of_the_table_that_the_topic_is_named_after() {
+    let value = |table: &str| format!(r#"{{"op":"t","source":{{"connector":"postgresql","schema":"public","table":"{table}","lsn":9}}}}"#);
+    let said = |options: &Options, table: &str| {
+        let value = value(table);
+        let record = Record { value: Some(value.as_bytes()), ..Record::default() };
+        say(&mut Decoder::new(options.clone()), record).map(|said| said[0].op).map_err(|r| r.code)
+    };
+    let options = Options { topic: "shop.public.T_bla__n_code".to_owned(), ..Options::new("t") };
+    assert_eq!(said(&options, "Tábla ünïcode"), Ok(Op::Truncate));
+    assert_eq!(said(&options, "orders_2023"), Err(Code::TruncateUnsupported), "one of several tables that are routed into the topic");
+    let named = Options { source_table: Some("orders".to_owned()), ..options };
+    assert_eq!((said(&named, "orders"), said(&named, "orders_2023")), (Ok(Op::Truncate), Err(Code::TruncateUnsupported)));
+    let by_offset = Options { order: Order::Offset, partitions: 2, topic: String::new(), ..Options::new("t") };
+    assert_eq!(said(&by_offset, "t"), Err(Code::TruncateUnsupported));
+    assert_eq!(said(&Options { partitions: 1, ..by_offset }, "t"), Ok(Op::Truncate), "one partition has one order");
+}
+
+#[test]
+fn a_key_change_is_not_ordered_by_the_offsets_of_two_partitions() {
+    let maxwell = r#"{"type":"update","database":"shop","table":"t","data":{"id":4,"v":"b"},"old":{"id":3}}"#;
+    let types = vec![("id".to_owned(), LogicalType::Int32), ("v".to_owned(), LogicalType::Text)];
+    let options = Options { dialect: Dialect::Maxwell, order: Order::Offset, types, partitions: 3, ..Options::new("t") };
+    let record = Record { key: Some(br#"{"database":"shop","table":"t","pk.id":4}"#), value: Some(maxwell.as_bytes()), ..Record::default() };
+    let said = |options: &Options| say(&mut Decoder::new(options.clone()), record).map(|said| said.len()).map_err(|r| (r.code, r.kind()));
+    assert_eq!(said(&options), Err((Code::NoOrder, RejectKind::StopTable)));
+    assert_eq!(said(&Options { partitions: 1, ..options }), Ok(2));
+}
+
+#[test]
+fn records_of_other_tables_and_databases_are_passed_over() {
+    let value = |database: &str, table: &str| format!(r#"{{"type":"insert","database":"{database}","table":"{table}","data":{{"id":4}}}}"#);
+    let options = Options {
+        dialect: Dialect::Maxwell,
+        order: Order::Offset,
+        types: vec![("id".to_owned(), LogicalType::Int32)],
+        source_schema: Some("shop".to_owned()),
+        source_table: Some("t".to_owned()),
+        ..Options::new("t")
+    };
+    for (database, table, changes) in [("shop", "t", 1), ("shop", "u", 0), ("shop2", "t", 0)] {
+        let value = value(database, table);
+        let record = Record { key: Some(br#"{"pk.id":4}"#), value: Some(value.as_bytes()), ..Record::default() };
+        assert_eq!(say(&mut Decoder::new(options.clone()), record).map(|said| said.len()), Ok(changes), "{database}.{table}");
+    }
+}
