@@ -5,6 +5,7 @@
 
 use super::Ignored;
 use super::field::Datum;
+use super::members;
 use super::reject::{Code, Reject};
 use super::source::{Number, Source};
 use crate::change::Op;
@@ -42,12 +43,9 @@ impl<'a> Canal<'a> {
         let not_canal = || Reject::new(Code::EnvelopeInvalid, "the value is no message of Canal: it has no `type`");
         let (mut word, mut is_ddl) = (None, false);
         let mut canal = Self { kind: Kind::Truncate, source: Source::of_connector("mysql"), types: "{}", keys: NOTHING, data: NOTHING, old: NOTHING };
-        let mut ahead = *scanner;
-        if ahead.enter_object().is_err() {
-            scanner.value().map_err(json)?;
+        if !members::enter(scanner).map_err(json)? {
             return Err(not_canal());
         }
-        *scanner = ahead;
         let mut first = true;
         while let Some(name) = scanner.member(first).map_err(json)? {
             first = false;

@@ -19,6 +19,9 @@ const POSTGRES_SCALE_MODULUS: i32 = 2048;
 /// The greatest scale that a Postgres column declares.
 const POSTGRES_SCALE_MAX: i32 = 1000;
 
+/// The scale that stands for none.
+const ORACLE_NO_SCALE: i32 = 127;
+
 /// A Connect schema, as far as it matters.
 #[derive(Debug, Deserialize)]
 pub(super) struct Schema<'a> {
@@ -205,6 +208,10 @@ impl<'a> Schema<'a> {
         };
         if declared.unsigned_abs() > crate::types::DECIMAL_PRECISION_MAX {
             return None;
+        }
+        // Oracle's word for a number without a declared scale; as a scale it would make every value tiny (case DEC-17).
+        if declared == ORACLE_NO_SCALE && precision < ORACLE_NO_SCALE.unsigned_abs() {
+            return Some((Wire::NoScale, LogicalType::Numeric));
         }
         Some((wire, LogicalType::decimal(precision, declared)))
     }

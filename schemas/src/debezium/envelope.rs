@@ -138,12 +138,9 @@ impl<'a> Envelope<'a> {
         }
         let json = |e| Reject::json("value", e);
         let mut envelope = Self::default();
-        let mut ahead = *scanner;
-        if ahead.enter_object().is_err() {
-            scanner.value().map_err(json)?;
+        if !members::enter(scanner).map_err(json)? {
             return Err(Reject::new(Code::EnvelopeInvalid, "the payload is not an object"));
         }
-        *scanner = ahead;
         let mut members = Members::new(MEMBERS);
         while let Some(member) = members.take(scanner).map_err(json)? {
             envelope.members += 1;

@@ -37,6 +37,8 @@ pub(super) enum Wire {
     Decimal {
         scale: i32,
     },
+    /// An unscaled integer whose scale is not told: no value can be made of it.
+    NoScale,
     /// A struct of scale and unscaled integer (case DEC-02).
     VariableDecimal,
     /// A number as text.
@@ -208,6 +210,7 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
         (Wire::Float32, Datum::Float32(v)) => Value::Float32(v),
         (Wire::Float64, Datum::Float64(v)) => Value::Float64(v),
         (Wire::Decimal { scale }, Datum::Bytes(unscaled)) => Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale }),
+        (Wire::NoScale, _) => return Err(Fault::Scale),
         (Wire::VariableDecimal, Datum::VariableDecimal { scale, unscaled }) => {
             Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale: i32::try_from(scale).map_err(|_| Fault::Range)? })
         }
@@ -257,6 +260,7 @@ fn read_token<'s>(
         Wire::Float32 => Value::Float32(float(&token, f32::is_finite)?),
         Wire::Float64 => Value::Float64(float(&token, f64::is_finite)?),
         Wire::Decimal { scale } => Value::Decimal(Decimal { unscaled: unscaled(string(&token)?, unpacked)?, scale }),
+        Wire::NoScale => return Err(Fault::Scale),
         Wire::VariableDecimal => Value::Decimal(variable_decimal(&token, unpacked)?),
         Wire::DecimalText => match token {
             Token::Number(digits) => decimal_text(digits, unpacked)?,

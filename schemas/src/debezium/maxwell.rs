@@ -6,6 +6,7 @@
 
 use super::Ignored;
 use super::field::Datum;
+use super::members;
 use super::reject::{Code, Reject};
 use super::source::{Number, Source};
 use crate::change::Op;
@@ -39,12 +40,9 @@ impl<'a> Maxwell<'a> {
         let not_maxwell = || Reject::new(Code::EnvelopeInvalid, "the value is no event of Maxwell: it has no `type`");
         let (mut kind, mut data, mut old, mut row, mut is_last) = (None, None, None, None, false);
         let mut source = Source::of_connector(connector);
-        let mut ahead = *scanner;
-        if ahead.enter_object().is_err() {
-            scanner.value().map_err(json)?;
+        if !members::enter(scanner).map_err(json)? {
             return Err(not_maxwell());
         }
-        *scanner = ahead;
         let mut first = true;
         while let Some(name) = scanner.member(first).map_err(json)? {
             first = false;

@@ -5,6 +5,17 @@
 
 use crate::json::{JsonError, Scanner};
 
+/// Goes into the object that stands next; false where something else does, which has been passed over.
+pub(super) fn enter(scanner: &mut Scanner<'_>) -> Result<bool, JsonError> {
+    let mut ahead = *scanner;
+    if ahead.enter_object().is_err() {
+        scanner.value()?;
+        return Ok(false);
+    }
+    *scanner = ahead;
+    Ok(true)
+}
+
 /// What a name is to the caller, by a table as [`Members`] has it.
 pub(super) fn find<M: Copy>(table: &[(&str, M)], name: &str) -> Option<M> {
     table.iter().find(|(quoted, _)| quoted[1..quoted.len() - 2] == *name).map(|(_, member)| *member)

@@ -57,6 +57,8 @@ pub enum Code {
     ValueOutOfRange,
     /// A value with more digits of a second than its type keeps.
     ValueTooPrecise,
+    /// A decimal whose scale is not told.
+    ValueScale,
     /// Infinity in a type that has none.
     ValueInfinite,
     /// NaN in a type that has none.
@@ -106,6 +108,7 @@ impl Code {
             Self::ValueKind => "value.kind",
             Self::ValueOutOfRange => "value.out_of_range",
             Self::ValueTooPrecise => "value.too_precise",
+            Self::ValueScale => "value.no_scale",
             Self::ValueInfinite => "value.infinite",
             Self::ValueNotANumber => "value.not_a_number",
             Self::KeyMissing => "key.missing",
@@ -194,6 +197,7 @@ pub(super) enum Fault {
     Precision,
     Infinite,
     NotANumber,
+    Scale,
     /// A surrogate without its partner.
     Surrogate,
 }
@@ -206,6 +210,7 @@ impl Fault {
             Self::Precision => (Code::ValueTooPrecise, "has more digits than its type keeps"),
             Self::Infinite => (Code::ValueInfinite, "is infinite, which its type cannot be"),
             Self::NotANumber => (Code::ValueNotANumber, "is not a number"),
+            Self::Scale => (Code::ValueScale, "has no scale: the one that is declared stands for none"),
             Self::Surrogate => (Code::JsonInvalid, "holds half of a surrogate pair, which is no text"),
         };
         Reject::new(code, format!("a value of column {column:?} of table {table:?}, type {ty}, {what}"))
