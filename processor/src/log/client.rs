@@ -75,15 +75,21 @@ pub fn admin(kafka: &KafkaPlan) -> ClientConfig {
 /// A member of a consumer group. Offsets are stored by nobody but us, and an offset that is out of range is an error (law 8).
 pub fn member(kafka: &KafkaPlan, group: &str) -> ClientConfig {
     let mut config = reader(kafka);
-    // Which incarnation of a topic is read stands in no answer of the client, only in these lines (`voice::Said::Incarnation`).
-    let areas = config.get("debug").map_or_else(|| "metadata".to_owned(), |areas| format!("{areas},metadata"));
-    let _ = config.set("debug", areas);
-    let _ = config.set_log_level(RDKafkaLogLevel::Debug);
     let _ = config.set("group.id", group);
     let _ = config.set("partition.assignment.strategy", "cooperative-sticky");
     // How long the group waits for a member that went silent. Rebalancing costs little here (the sinks fence), so the wait is short.
     default(&mut config, &["session.timeout.ms"], "6000");
     default(&mut config, &["heartbeat.interval.ms"], "500");
+    config
+}
+
+/// A member that hears which incarnation of a topic it reads: that stands in no answer of the client, only in lines of its log
+/// (`voice::Said::Incarnation`).
+pub fn source_member(kafka: &KafkaPlan, group: &str) -> ClientConfig {
+    let mut config = member(kafka, group);
+    let areas = config.get("debug").map_or_else(|| "metadata".to_owned(), |areas| format!("{areas},metadata"));
+    let _ = config.set("debug", areas);
+    let _ = config.set_log_level(RDKafkaLogLevel::Debug);
     config
 }
 

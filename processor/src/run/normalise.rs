@@ -36,6 +36,7 @@ use crate::observe::Reason;
 use rebalance::{ByCommit, Consumer, Event, add};
 use sources::{Input, changed_reason};
 
+mod options;
 mod rebalance;
 mod schemas;
 mod sources;
@@ -127,7 +128,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     let pins = control::load(&plan.kafka, &plan.control_topic())?;
     let member = Member::new(ByCommit::default());
     let group = format!("{}.normalise", plan.topology);
-    let consumer: Consumer = client::member(&plan.kafka, &group).create_with_context(member.clone())?;
+    let consumer: Consumer = client::source_member(&plan.kafka, &group).create_with_context(member.clone())?;
     let producer = Producer::new(&plan.kafka)?;
     let registry = plan.kafka.registry.as_ref().map(|r| Registry::start(r, Instant::now())).transpose().map_err(SessionError::Registry)?;
     let mut session = Session {

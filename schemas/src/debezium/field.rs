@@ -24,7 +24,7 @@ pub(super) const NANOS: i64 = 1_000_000_000;
 /// Bytes of an integer of [`DECIMAL_PRECISION_MAX`] digits: a digit is less than 3.33 bits.
 const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
 
-/// How a column's values are written in JSON.
+/// What a column's values are written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Bool,

@@ -1,7 +1,8 @@
-//! Debezium's change events as JSON, with and without the schema part, turned into canonical changes.
+//! Change events turned into canonical changes: Debezium's as JSON, with and without the schema part, and as Avro; its rows without an envelope;
+//! Maxwell's events and Canal's messages.
 //!
 //! Pure and total: key bytes and value bytes in, a [`Decoded`] or a named [`Reject`] out, for any bytes whatever. Decoding borrows: rows go
-//! from the document's text straight to canonical bytes in buffers that a [`Decoder`] keeps; no tree of values, and nothing allocated per row
+//! from the record's bytes straight to canonical bytes in buffers that a [`Decoder`] keeps; no tree of values, and nothing allocated per row
 //! once the shapes of a table are known. What a record decodes to depends on the record, the options and the epoch alone, never on the
 //! records before it; what is kept from them only saves work.
 //!

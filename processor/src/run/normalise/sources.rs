@@ -5,13 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Decoder, Encoding, IdBytes, Order};
-use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType};
+use landfall_schemas::debezium::{self, Decoder};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::rebalance::Consumer;
-use super::{SINGLE, Session, SessionError, WAIT};
+use super::{SINGLE, Session, SessionError, WAIT, options};
 use crate::log::client;
 use crate::log::control::{self, Source, SourceChanged};
 use crate::log::incarnation::Described;
@@ -55,57 +54,7 @@ impl Session<'_> {
             pinned = Some(self.pin(topic, described, wanted, pinned)?);
         }
         let pinned = pinned.unwrap_or_else(|| Source::new(topic, described, wanted));
-        let plan = &self.tables[table];
-        let mut options = debezium::Options::new(plan.id.clone());
-        options.primary_key = plan.primary_key.clone();
-        options.types = plan.types.clone();
-        options.types_are_columns = !plan.is_derived;
-        let source = self.plan.sources.get(plan.source);
-        options.binary_strings = match source.and_then(|s| s.binary_handling_mode) {
-            None | Some(BinaryHandlingMode::Bytes) => None,
-            Some(BinaryHandlingMode::Base64) => Some(BinaryStrings::Base64),
-            Some(BinaryHandlingMode::Base64UrlSafe) => Some(BinaryStrings::Base64UrlSafe),
-            Some(BinaryHandlingMode::Hex) => Some(BinaryStrings::Hex),
-        };
-        options.decimal_strings = match source.and_then(|s| s.decimal_handling_mode) {
-            Some(DecimalHandlingMode::Precise) => DecimalStrings::Base64,
-            None | Some(DecimalHandlingMode::Double | DecimalHandlingMode::String) => DecimalStrings::Numbers,
-        };
-        options.encoding = match source.map(|s| s.format) {
-            None | Some(Format::Auto) => Encoding::Detected,
-            Some(Format::Json) => Encoding::Json,
-            Some(Format::Avro) => Encoding::Avro,
-        };
-        options.registry = self.plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
-        let kind = source.map(|s| s.kind);
-        options.source_table = plan.source_table.clone();
-        options.source_schema = plan.source_schema.clone();
-        topic.clone_into(&mut options.topic);
-        options.partitions = described.partitions;
-        options.connector = match kind {
-            Some(SourceType::Postgresql) => "postgresql",
-            Some(SourceType::Mysql) => "mysql",
-            _ => "",
-        };
-        options.dialect = match source.map(|s| s.dialect) {
-            None | Some(Dialect::Debezium) => debezium::Dialect::Debezium,
-            Some(Dialect::Flattened) => debezium::Dialect::Flattened,
-            Some(Dialect::Maxwell) => debezium::Dialect::Maxwell,
-            Some(Dialect::Canal) => debezium::Dialect::Canal,
-        };
-        // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
-        let is_plain = kind == Some(SourceType::Kafka) && plan.primary_key.is_none();
-        // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages tell none at all.
-        let has_no_place = match options.dialect {
-            debezium::Dialect::Maxwell => plan.primary_key.is_none(),
-            debezium::Dialect::Canal => true,
-            debezium::Dialect::Debezium | debezium::Dialect::Flattened => false,
-        };
-        options.order = match (has_no_place, is_plain) {
-            (true, _) => Order::Offset,
-            (_, true) => Order::DialectElseOffset,
-            _ => Order::Dialect,
-        };
+        let options = options::of(self.plan, &self.tables[table], topic, described.partitions);
         Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
     }
 

@@ -204,6 +204,15 @@ fn typed(types: &[(&str, &str)]) -> Options {
     Options { types, decimal_strings: DecimalStrings::Base64, ..plain() }
 }
 
+/// The types of Postgres' `customers`, where no schema part says them.
+const CUSTOMERS: [(&str, &str); 6] = [
+    ("id", "int32"),
+    ("first_name", "text"),
+    ("last_name", "text"),
+    ("email", "text"),
+    ("balance", "decimal(12,2)"),
+    ("created_at", "timestamptz(6)"),
+];
 /// Columns of `t_time` that have no logical type yet.
 const TIMES: [&str; 4] = ["c_timetz", "c_timetz3", "c_interval", "c_interval3"];
 /// Snapshots of Postgres go through the Julian calendar: 1582-10-10 comes as ten days later.
@@ -367,15 +376,7 @@ fn postgres_operations() {
 
 #[test]
 fn postgres_operations_without_the_schema_part() {
-    let customers = [
-        ("id", "int32"),
-        ("first_name", "text"),
-        ("last_name", "text"),
-        ("email", "text"),
-        ("balance", "decimal(12,2)"),
-        ("created_at", "timestamptz(6)"),
-    ];
-    compare("pg-ops", "customers", "pg-ops.customers", typed(&customers), &[], &[]);
+    compare("pg-ops", "customers", "pg-ops.customers", typed(&CUSTOMERS), &[], &[]);
     let keys = [
         ("k_num", "decimal(10,2)"),
         ("k_tstz", "timestamptz(6)"),
@@ -430,15 +431,7 @@ fn flattened_rows_of_postgres() {
     }
     // An update that leaves a large value alone keeps it.
     compare("pg-ops-flat-rewrite-json-schema", "toasted_full", "pg-ops.toasted_full", flat(), &[], &[]);
-    let customers = [
-        ("id", "int32"),
-        ("first_name", "text"),
-        ("last_name", "text"),
-        ("email", "text"),
-        ("balance", "decimal(12,2)"),
-        ("created_at", "timestamptz(6)"),
-    ];
-    let flat = || Options { dialect: Dialect::Flattened, connector: "postgresql", ..typed(&customers) };
+    let flat = || Options { dialect: Dialect::Flattened, connector: "postgresql", ..typed(&CUSTOMERS) };
     // Deletes as rewritten rows with tombstones, and as tombstones alone.
     for file in ["pg-ops-flat-json", "pg-ops-flat-tombstone-json"] {
         compare(file, "customers", "pg-ops.customers", flat(), &[], &[]);

@@ -1,0 +1,221 @@
+//! Keys: those that records carry, those of their rows, and the other side of a key change.
+
+use std::sync::Arc;
+
+use super::super::Encoding;
+use super::super::avro::{self, Layout};
+use super::super::connect::Schema;
+use super::super::document::{close, open};
+use super::super::field::{Datum, Field};
+use super::super::plan::{self, Image, KeyShape, KeyTokens, Plan};
+use super::super::registered::Registry;
+use super::super::reject::{Code, Reject};
+use super::{Decoder, KeySchema};
+use crate::avro::{Budget, Frame};
+use crate::json::Token;
+use crate::types::LogicalType;
+use crate::wire::Reader;
+
+/// A key document: its members, and the shape that says what they mean.
+pub(super) struct KeyDocument<'a> {
+    pub(super) shape: Arc<KeyShape>,
+    pub(super) members: KeyMembers<'a>,
+}
+
+/// The members of a key, as they lie in their record.
+pub(super) enum KeyMembers<'a> {
+    Json(KeyTokens<'a>),
+    Avro(&'a [u8], Arc<Layout>),
+}
+
+impl KeyDocument<'_> {
+    /// The value of a member.
+    #[inline]
+    pub(super) fn member(&self, member: usize) -> Option<Datum<'_>> {
+        match &self.members {
+            KeyMembers::Json(tokens) => tokens[member].map(Datum::Json),
+            KeyMembers::Avro(bytes, layout) => layout.member(member, bytes),
+        }
+    }
+}
+
+impl Decoder {
+    pub(super) fn no_key(&self) -> Reject {
+        let reason = format!("a record of table {:?} has no key, and no `primary_key` is given", self.options.table);
+        Reject::new(Code::NullKey, reason)
+    }
+
+    pub(super) fn key_lacks(&self, column: &str) -> Reject {
+        let reason = format!("the record key lacks column {column:?} of the key of table {:?}", self.options.table);
+        Reject::new(Code::KeyMissing, reason)
+    }
+
+    /// Whether `before` can be kept, and whether it says that the key changed; that key is left in `former_key` then.
+    pub(super) fn read_before(&mut self, plan: &Plan, image: &Image<'_>) -> Result<(bool, bool), Reject> {
+        let overridden = self.options.primary_key.is_some();
+        match self.before.write_image(plan, image, &mut self.writer) {
+            Ok(()) => {}
+            Err(reject) if overridden => return Err(reject),
+            // Only the key is owed to anybody; an image that cannot be read is no image.
+            Err(_) => return Ok((false, false)),
+        }
+        let has_before = self.before.unauthored.is_empty();
+        if self.before.has_plain_key(&self.key) {
+            return Ok((has_before, false));
+        }
+        match self.before.key(plan, &mut self.former_key) {
+            Ok(()) => Ok((has_before, self.former_key.canonical != self.key.canonical)),
+            Err(reject) if overridden => Err(reject),
+            Err(_) => Ok((false, false)),
+        }
+    }
+
+    /// The key of a row that has been written to `after`: that of the record, which must be the row's own, or the columns that the options
+    /// name. Under fast DDL a record key may be newer than its row (STACK.md), and which of them is right cannot be told.
+    pub(super) fn key_of_row(&mut self, plan: &Plan, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
+        if self.options.primary_key.is_some() {
+            return self.after.key(plan, &mut self.key);
+        }
+        let Some(document) = document else { return Err(self.no_key()) };
+        self.key_of_record(plan, document)?;
+        if self.after.has_plain_key(&self.key) {
+            return Ok(());
+        }
+        self.after.key(plan, &mut self.former_key)?;
+        if self.former_key.canonical == self.key.canonical {
+            return Ok(());
+        }
+        let reason = format!("the record key is not the key of its row in table {:?}", self.options.table);
+        Err(Reject::new(Code::KeyMismatch, reason))
+    }
+
+    pub(super) fn key_of_record(&mut self, plan: &Plan, document: &KeyDocument<'_>) -> Result<(), Reject> {
+        self.key.clear();
+        let shape = &document.shape;
+        for position in 0..plan.schema.key().len() {
+            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let member = match self.options.primary_key {
+                None => shape.order.get(position).copied(),
+                Some(_) => shape.member(name),
+            };
+            let Some(member) = member else { return Err(self.key_lacks(name)) };
+            self.key.push_member(plan, position, &shape.fields[member], document.member(member), &mut self.writer)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the key that a header names into `former_key`; false where it cannot be read, since no row is rejected for its headers.
+    ///
+    /// It has the members of the record key, as Connect's header converter writes them: JSON, with a schema part or without, in which the
+    /// default converter writes decimals as numbers.
+    pub(super) fn read_other_key(&mut self, plan: &Plan, document: Option<&KeyDocument<'_>>, header: &[u8]) -> bool {
+        let Some(KeyDocument { shape, .. }) = document else { return false };
+        let Ok(mut opened) = open(header, "header", &mut self.header_schemas, |_| Ok(())) else { return false };
+        let Ok(Token::Object(text)) = opened.scanner.value() else { return false };
+        let Ok(tokens) = plan::gather(&shape.fields, text, "header") else { return false };
+        let mut shape = Arc::clone(shape);
+        let is_decimal = |f: &Field| matches!(f.ty, LogicalType::Decimal { .. } | LogicalType::Numeric);
+        if shape.fields.iter().zip(&tokens).any(|(f, token)| is_decimal(f) && matches!(token, Some(Token::Number(_)))) {
+            let any = self.options.any();
+            let as_number = |f: &Field| if is_decimal(f) { Field::new(f.name.clone(), Some(any), f.ty, f.nullable) } else { f.clone() };
+            shape = Arc::new(KeyShape::new(shape.id, shape.fields.iter().map(as_number).collect(), shape.order.clone()));
+        }
+        std::mem::swap(&mut self.key, &mut self.former_key);
+        let read = self.key_of_record(plan, &KeyDocument { shape, members: KeyMembers::Json(tokens) });
+        std::mem::swap(&mut self.key, &mut self.former_key);
+        read.is_ok()
+    }
+
+    /// The key of a delete: the record key's, and from `before` only what the record key lacks.
+    pub(super) fn key_of_delete(&mut self, plan: &Plan, before: Option<&Image<'_>>, document: Option<&KeyDocument<'_>>) -> Result<(), Reject> {
+        if self.options.primary_key.is_none() {
+            let Some(document) = document else { return Err(self.no_key()) };
+            return self.key_of_record(plan, document);
+        }
+        self.key.clear();
+        let mut is_read = false;
+        for position in 0..plan.schema.key().len() {
+            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let member = document.and_then(|d| Some((d, d.shape.member(name)?)));
+            if let Some((document, member)) = member {
+                self.key.push_member(plan, position, &document.shape.fields[member], document.member(member), &mut self.writer)?;
+                continue;
+            }
+            let Some(image) = before else {
+                let reason = format!("a delete carries no key column {name:?} of table {:?}", self.options.table);
+                return Err(Reject::new(Code::KeyMissing, reason));
+            };
+            if !is_read {
+                is_read = true;
+                self.before.write_image(plan, image, &mut self.writer)?;
+            }
+            self.before.append_key(plan, position, &mut self.key)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a record key; `None` where there is none.
+    pub(super) fn open_key<'a>(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<KeyDocument<'a>>, Reject> {
+        let Some(bytes) = bytes else { return Ok(None) };
+        if let Some(framed) = Registry::frame(&self.options, Encoding::Detected, bytes, "key") {
+            let Frame { id, body } = framed?;
+            let (shape, layout) = self.registry.key(id, &self.options, &mut self.next_id)?;
+            let mut reader = Reader::new(body);
+            let passed = layout.pass(&mut reader, &mut Budget::of(body.len())).and_then(|()| reader.finish());
+            passed.map_err(|e| avro::invalid("key", e))?;
+            return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
+        }
+        let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
+            let fields = Schema::parse(text, "key")?.compile(&self.options);
+            self.next_id += 1;
+            Ok(fields.map(|fields| {
+                let order = (0..fields.len()).collect();
+                Arc::new(KeyShape::new(self.next_id, fields, order))
+            }))
+        })?;
+        let token = opened.scanner.value().map_err(|e| Reject::json("key", e))?;
+        close(&mut opened, "key")?;
+        let text = match token {
+            Token::Null => return Ok(None),
+            Token::Object(text) => text,
+            _ => return Err(Reject::new(Code::KeyMissing, "the record key is not an object of key columns")),
+        };
+        let shape = match opened.schema {
+            Some(shape) => shape?,
+            None => return self.open_bare_key(text).map(Some),
+        };
+        let tokens = plan::gather(&shape.fields, text, "key")?;
+        Ok(Some(KeyDocument { shape, members: KeyMembers::Json(tokens) }))
+    }
+
+    /// Reads a key without a schema part. Its columns are ordered as they were declared, however they stand in the record (case KEY-03).
+    pub(super) fn open_bare_key<'a>(&mut self, text: &'a str) -> Result<KeyDocument<'a>, Reject> {
+        if let Some((_, Ok(shape))) = self.bare_keys.first()
+            && let Ok(tokens) = plan::gather(&shape.fields, text, "key")
+            && tokens.iter().all(Option::is_some)
+        {
+            return Ok(KeyDocument { shape: Arc::clone(shape), members: KeyMembers::Json(tokens) });
+        }
+        let shape = self.bare_shape(plan::names(text, "key")?)?;
+        let tokens = plan::gather(&shape.fields, text, "key")?;
+        Ok(KeyDocument { shape, members: KeyMembers::Json(tokens) })
+    }
+
+    /// The shape of a key of these columns, whose types are declared.
+    pub(super) fn bare_shape(&mut self, names: Vec<String>) -> KeySchema {
+        match self.bare_keys.find(|(n, _)| *n == names) {
+            Some((_, shape)) => shape.clone(),
+            None => {
+                self.next_id += 1;
+                let id = self.next_id;
+                let shape = self.declared_fields(&names).map(|fields| {
+                    let declared = |i: &usize| self.options.types.iter().position(|(name, _)| *name == fields[*i].name);
+                    let mut order: Vec<usize> = (0..fields.len()).collect();
+                    order.sort_by_key(declared);
+                    Arc::new(KeyShape::new(id, fields, order))
+                });
+                self.bare_keys.put((names, shape)).1.clone()
+            }
+        }
+    }
+}
