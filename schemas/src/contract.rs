@@ -128,11 +128,12 @@ pub fn parse(text: &str) -> Result<TableSchema, ContractError> {
     TableSchema::new(property.table, columns, &property.key).map_err(ContractError::Schema)
 }
 
-/// Which of the two named column types a contract has defined already: Avro defines a name at its first use and refers to it after that.
+/// Which of the named column types a contract has defined already: Avro defines a name at its first use and refers to it after that.
 #[derive(Default)]
 struct Defined {
     uuid: bool,
     numeric: bool,
+    interval: bool,
 }
 
 fn avro_type(ty: LogicalType, defined: &mut Defined) -> Json {
@@ -159,7 +160,13 @@ fn avro_type(ty: LogicalType, defined: &mut Defined) -> Json {
         LogicalType::Timestamp { .. } => logical("long", "local-timestamp-nanos"),
         LogicalType::TimestampTz { digits } if digits <= 6 => logical("long", "timestamp-micros"),
         LogicalType::TimestampTz { .. } => logical("long", "timestamp-nanos"),
-        LogicalType::Json => json!("string"),
+        LogicalType::Duration { .. } => json!("long"),
+        LogicalType::Interval if std::mem::replace(&mut defined.interval, true) => json!("Interval"),
+        LogicalType::Interval => {
+            json!({"type": "record", "name": "Interval", "doc": "a span of the calendar; each part has its own sign", "fields": [
+            {"name": "months", "type": "int"}, {"name": "days", "type": "int"}, {"name": "micros", "type": "long"}]})
+        }
+        LogicalType::Json | LogicalType::Bits { .. } => json!("string"),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::decimal::{self, Decimal};
 use crate::types::LogicalType;
-use crate::value::{Value, per_second};
+use crate::value::{INFINITY, NEGATIVE_INFINITY, Value, per_second};
 
 const TAG_FALSE: u8 = 0x05;
 const TAG_TRUE: u8 = 0x06;
@@ -21,6 +21,8 @@ const TAG_DATE: u8 = 0x24;
 const TAG_TIME: u8 = 0x25;
 const TAG_TIMESTAMP: u8 = 0x26;
 const TAG_TIMESTAMP_TZ: u8 = 0x27;
+const TAG_DURATION: u8 = 0x28;
+const TAG_BITS: u8 = 0x29;
 
 const NUMBER_ZERO: u8 = 0x80;
 const NUMBER_TINY: u8 = 0x81;
@@ -35,7 +37,7 @@ pub enum KeyError {
     /// NULL in a key column (SEMANTICS.md A.1.1).
     #[error("a key column is NULL")]
     Null,
-    /// A float or a document.
+    /// A float, a document, an interval (which has no order) or a decimal that is no number.
     #[error("values of this type cannot be a key")]
     Type,
 }
@@ -54,7 +56,7 @@ impl KeyError {
 pub fn encode(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match value {
         Value::Null => return Err(KeyError::Null),
-        Value::Float32(_) | Value::Float64(_) | Value::Json(_) => return Err(KeyError::Type),
+        Value::Float32(_) | Value::Float64(_) | Value::Json(_) | Value::Interval(_) | Value::NotFinite(_) => return Err(KeyError::Type),
         Value::Bool(v) => out.push(if v { TAG_TRUE } else { TAG_FALSE }),
         Value::Int(v) => integer(v < 0, v.unsigned_abs(), out),
         Value::UInt(v) => integer(false, v, out),
@@ -74,14 +76,19 @@ pub fn encode(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<()
             let tag = if matches!(ty, LogicalType::TimestampTz { .. }) { TAG_TIMESTAMP_TZ } else { TAG_TIMESTAMP };
             instant(tag, ty, v, out);
         }
+        Value::Duration(v) => instant(TAG_DURATION, ty, v, out),
+        Value::Bits(v) => escaped(TAG_BITS, v.as_bytes(), out),
     }
     Ok(())
 }
 
 fn instant(tag: u8, ty: LogicalType, units: i64, out: &mut Vec<u8>) {
     let per = per_second(ty);
-    let seconds = units.div_euclid(per);
-    let nanos = units.rem_euclid(per) * (1_000_000_000 / per);
+    // Infinity is the same in whatever units.
+    let (seconds, nanos) = match units {
+        INFINITY | NEGATIVE_INFINITY => (units, 0),
+        _ => (units.div_euclid(per), units.rem_euclid(per) * (1_000_000_000 / per)),
+    };
     out.push(tag);
     out.extend_from_slice(&(seconds.cast_unsigned() ^ 1 << 63).to_be_bytes());
     out.extend_from_slice(&(nanos as u32).to_be_bytes());

@@ -6,7 +6,7 @@
 use crate::decimal::{self, Decimal};
 use crate::table::Column;
 use crate::types::LogicalType;
-use crate::value::Value;
+use crate::value::{Interval, NotFinite, Value};
 use crate::wire::{Reader, WireError, put_bytes, put_long};
 
 /// A value that its column cannot hold.
@@ -25,6 +25,9 @@ pub enum ValueError {
         ty: LogicalType,
     },
 }
+
+/// The scale of a `numeric` that is no number; the bytes are its name.
+const NOT_FINITE: i32 = i32::MIN;
 
 /// Appends a value that may be NULL: union index, then the value.
 pub fn put(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), ValueError> {
@@ -63,6 +66,13 @@ pub fn put_plain(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result
             put_long(out, i64::from(v.scale));
             put_bytes(out, decimal::minimal(v.unscaled));
         }
+        // No decimal has that scale, and none is without a byte: to a reader that knows of neither they are no numbers at all.
+        (LogicalType::Numeric, Value::NotFinite(v)) => {
+            put_long(out, NOT_FINITE.into());
+            put_bytes(out, v.text().as_bytes());
+        }
+        (LogicalType::Decimal { .. }, Value::NotFinite(NotFinite::Nan)) => put_bytes(out, &[]),
+        (LogicalType::Decimal { .. }, Value::NotFinite(_)) => return Err(ValueError::Range { ty }),
         (LogicalType::Text, Value::Text(v)) | (LogicalType::Json, Value::Json(v)) => put_bytes(out, v.as_bytes()),
         (LogicalType::Bytes, Value::Bytes(v)) => put_bytes(out, v),
         (LogicalType::Uuid, Value::Uuid(v)) => out.extend_from_slice(&v),
@@ -74,6 +84,18 @@ pub fn put_plain(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result
             put_long(out, v);
         }
         (LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }, Value::Timestamp(v)) => put_long(out, v),
+        (LogicalType::Duration { .. }, Value::Duration(v)) => put_long(out, v),
+        (LogicalType::Interval, Value::Interval(v)) => {
+            put_long(out, v.months.into());
+            put_long(out, v.days.into());
+            put_long(out, v.micros);
+        }
+        (LogicalType::Bits { length }, Value::Bits(v)) => {
+            if v.len() != length as usize || v.bytes().any(|b| !matches!(b, b'0' | b'1')) {
+                return Err(ValueError::Range { ty });
+            }
+            put_bytes(out, v.as_bytes());
+        }
         _ => return Err(ValueError::Kind { ty }),
     }
     Ok(())
@@ -150,11 +172,14 @@ pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<
         | LogicalType::UInt32 => Value::Int(reader.long()?),
         LogicalType::Float32 => Value::Float32(f32::from_le_bytes(reader.array()?)),
         LogicalType::Float64 => Value::Float64(f64::from_le_bytes(reader.array()?)),
-        LogicalType::Decimal { scale, .. } => Value::Decimal(Decimal { unscaled: reader.bytes()?, scale: scale as i32 }),
-        LogicalType::Numeric => {
-            let scale = i32::try_from(reader.long()?).map_err(|_| WireError::Number)?;
-            Value::Decimal(Decimal { unscaled: reader.bytes()?, scale })
-        }
+        LogicalType::Decimal { scale, .. } => match reader.bytes()? {
+            [] => Value::NotFinite(NotFinite::Nan),
+            unscaled => Value::Decimal(Decimal { unscaled, scale: scale as i32 }),
+        },
+        LogicalType::Numeric => match i32::try_from(reader.long()?).map_err(|_| WireError::Number)? {
+            NOT_FINITE => Value::NotFinite(NotFinite::parse(reader.text()?).ok_or(WireError::Index)?),
+            scale => Value::Decimal(Decimal { unscaled: reader.bytes()?, scale }),
+        },
         LogicalType::Text => Value::Text(reader.text()?),
         LogicalType::Json => Value::Json(reader.text()?),
         LogicalType::Bytes => Value::Bytes(reader.bytes()?),
@@ -162,6 +187,12 @@ pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<
         LogicalType::Date => Value::Date(i32::try_from(reader.long()?).map_err(|_| WireError::Number)?),
         LogicalType::Time { .. } => Value::Time(reader.long()?),
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => Value::Timestamp(reader.long()?),
+        LogicalType::Duration { .. } => Value::Duration(reader.long()?),
+        LogicalType::Interval => {
+            let mut part = || i32::try_from(reader.long()?).map_err(|_| WireError::Number);
+            Value::Interval(Interval { months: part()?, days: part()?, micros: reader.long()? })
+        }
+        LogicalType::Bits { .. } => Value::Bits(reader.text()?),
     })
 }
 
@@ -179,7 +210,14 @@ pub fn skip_plain(ty: LogicalType, reader: &mut Reader<'_>) -> Result<(), WireEr
         LogicalType::Float32 => drop(reader.take(4)?),
         LogicalType::Float64 => drop(reader.take(8)?),
         LogicalType::Uuid => drop(reader.take(16)?),
-        LogicalType::UInt64 | LogicalType::Decimal { .. } | LogicalType::Text | LogicalType::Json | LogicalType::Bytes => drop(reader.bytes()?),
+        LogicalType::UInt64 | LogicalType::Decimal { .. } | LogicalType::Text | LogicalType::Json | LogicalType::Bytes | LogicalType::Bits { .. } => {
+            let _ = reader.bytes()?;
+        }
+        LogicalType::Interval => {
+            for _ in 0..3 {
+                let _ = reader.varint()?;
+            }
+        }
         LogicalType::Numeric => {
             let _ = reader.long()?;
             let _ = reader.bytes()?;
@@ -274,6 +312,12 @@ mod tests {
             ("time(6)", Value::Time(86_400_000_000)),
             ("timestamp(9)", Value::Timestamp(i64::MIN)),
             ("timestamptz(6)", Value::Timestamp(i64::MAX)),
+            ("timestamp(6)", Value::Timestamp(crate::value::NEGATIVE_INFINITY)),
+            ("numeric", Value::NotFinite(NotFinite::Infinity)),
+            ("decimal(9,2)", Value::NotFinite(NotFinite::Nan)),
+            ("duration(6)", Value::Duration(-3_020_399_000_000)),
+            ("interval", Value::Interval(Interval { months: i32::MIN, days: 7, micros: i64::MAX })),
+            ("bits(3)", Value::Bits("010")),
             ("json", Value::Json("{}")),
         ];
         for (ty, value) in samples {
@@ -306,6 +350,10 @@ mod tests {
         assert!(matches!(refuse("int64", Value::UInt(u64::MAX)), ValueError::Range { .. }));
         assert!(matches!(refuse("int32", Value::Text("1")), ValueError::Kind { .. }));
         assert!(matches!(refuse("time(6)", Value::Time(86_400_000_001)), ValueError::Range { .. }));
+        assert!(matches!(refuse("decimal(9,2)", Value::NotFinite(NotFinite::Infinity)), ValueError::Range { .. }));
+        for bits in ["01", "0101", "01x"] {
+            assert!(matches!(refuse("bits(3)", Value::Bits(bits)), ValueError::Range { .. }));
+        }
         let decimal = |unscaled: &'static [u8], scale| Value::Decimal(Decimal { unscaled, scale });
         assert!(matches!(refuse("decimal(2,0)", decimal(&[100], 0)), ValueError::Range { .. }));
         assert!(matches!(refuse("decimal(5,1)", decimal(&[1], 2)), ValueError::Range { .. }));

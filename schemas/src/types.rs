@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The greatest precision that a decimal may declare: what Postgres holds.
 pub const DECIMAL_PRECISION_MAX: u32 = 131_072 + 16_383;
 
+/// The longest string of bits: a value takes as many bytes, however short what carried it was.
+pub const BITS_MAX: u32 = 65_536;
+
 /// What the values of a column mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogicalType {
@@ -36,14 +39,14 @@ pub enum LogicalType {
     Float32,
     /// IEEE 754 binary64, with its NaN, infinities and negative zero.
     Float64,
-    /// Exact decimal of a declared size: `precision` digits in all, `scale` of them behind the point, `scale <= precision`.
+    /// Exact decimal of a declared size: `precision` digits in all, `scale` of them behind the point, `scale <= precision`; or NaN.
     Decimal {
         /// Digits in all, from 1.
         precision: u32,
         /// Digits behind the point.
         scale: u32,
     },
-    /// Exact decimal of any size; each value carries its own scale, which is kept.
+    /// Exact decimal of any size; each value carries its own scale, which is kept; or NaN or ±infinity.
     Numeric,
     /// Unicode text.
     Text,
@@ -58,15 +61,27 @@ pub enum LogicalType {
         /// Digits of a second's fraction, 0 to 9.
         digits: u8,
     },
-    /// Date and time of day without a zone; micros up to 6 digits, nanos beyond.
+    /// Date and time of day without a zone; micros up to 6 digits, nanos beyond; and ±infinity, as Postgres has it.
     Timestamp {
         /// Digits of a second's fraction, 0 to 9.
         digits: u8,
     },
-    /// An instant; micros up to 6 digits, nanos beyond, since 1970-01-01T00:00:00Z.
+    /// An instant; micros up to 6 digits, nanos beyond, since 1970-01-01T00:00:00Z; and ±infinity, as Postgres has it.
     TimestampTz {
         /// Digits of a second's fraction, 0 to 9.
         digits: u8,
+    },
+    /// A signed span of time; micros up to 6 digits, nanos beyond. Not a time of day: MySQL's `TIME` reaches from -838 to 838 hours (case TMP-07).
+    Duration {
+        /// Digits of a second's fraction, 0 to 9.
+        digits: u8,
+    },
+    /// A span of the calendar: months, days and micros, each of its own sign. A month is no number of days (case TMP-08).
+    Interval,
+    /// A string of so many bits.
+    Bits {
+        /// How many, from 1 to [`BITS_MAX`].
+        length: u32,
     },
     /// A JSON document, kept as its text.
     Json,
@@ -103,13 +118,16 @@ impl LogicalType {
         "time(n)",
         "timestamp(n)",
         "timestamptz(n)",
+        "duration(n)",
+        "interval",
+        "bits(n)",
         "json",
     ];
 
     /// True for the types whose times count in nanoseconds rather than microseconds.
     pub const fn counts_nanos(self) -> bool {
         match self {
-            Self::Time { digits } | Self::Timestamp { digits } | Self::TimestampTz { digits } => digits > 6,
+            Self::Time { digits } | Self::Timestamp { digits } | Self::TimestampTz { digits } | Self::Duration { digits } => digits > 6,
             _ => false,
         }
     }
@@ -152,6 +170,9 @@ impl fmt::Display for LogicalType {
             Self::Time { digits } => write!(f, "time({digits})"),
             Self::Timestamp { digits } => write!(f, "timestamp({digits})"),
             Self::TimestampTz { digits } => write!(f, "timestamptz({digits})"),
+            Self::Duration { digits } => write!(f, "duration({digits})"),
+            Self::Interval => f.write_str("interval"),
+            Self::Bits { length } => write!(f, "bits({length})"),
             Self::Json => f.write_str("json"),
         }
     }
@@ -202,6 +223,12 @@ impl FromStr for LogicalType {
             "time" => Ok(Self::Time { digits: digits()? }),
             "timestamp" => Ok(Self::Timestamp { digits: digits()? }),
             "timestamptz" => Ok(Self::TimestampTz { digits: digits()? }),
+            "duration" => Ok(Self::Duration { digits: digits()? }),
+            "interval" => plain(Self::Interval),
+            "bits" => {
+                let length = arguments.ok_or_else(unknown)?.parse().map_err(|_| unknown())?;
+                if (1..=BITS_MAX).contains(&length) { Ok(Self::Bits { length }) } else { Err(unknown()) }
+            }
             "json" => plain(Self::Json),
             _ => Err(unknown()),
         }
@@ -248,6 +275,9 @@ mod tests {
             "time(3)",
             "timestamp(9)",
             "timestamptz(6)",
+            "duration(6)",
+            "interval",
+            "bits(12)",
             "json",
         ] {
             assert_eq!(text.parse::<LogicalType>().expect(text).to_string(), text);
@@ -258,7 +288,23 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "int", "int32(4)", "decimal", "decimal(0,0)", "decimal(2,4)", "decimal(12)", "time(10)", "time(-1)", "text)", "text("] {
+        for text in [
+            "",
+            "int",
+            "int32(4)",
+            "decimal",
+            "decimal(0,0)",
+            "decimal(2,4)",
+            "decimal(12)",
+            "time(10)",
+            "time(-1)",
+            "text)",
+            "text(",
+            "bits",
+            "bits(0)",
+            "bits(65537)",
+            "interval(3)",
+        ] {
             assert!(text.parse::<LogicalType>().is_err(), "{text}");
         }
     }

@@ -29,6 +29,8 @@ pub enum Value<'a> {
     Float64(f64),
     /// `decimal` (at the type's scale) and `numeric` (at its own).
     Decimal(Decimal<'a>),
+    /// `numeric`, and NaN of `decimal`: what is no number of digits (case DEC-04).
+    NotFinite(NotFinite),
     /// `text`.
     Text(&'a str),
     /// `bytes`.
@@ -39,10 +41,59 @@ pub enum Value<'a> {
     Date(i32),
     /// `time`: micros or nanos since midnight.
     Time(i64),
-    /// `timestamp` and `timestamptz`: micros or nanos since 1970-01-01T00:00:00.
+    /// `timestamp` and `timestamptz`: micros or nanos since 1970-01-01T00:00:00; [`INFINITY`] and [`NEGATIVE_INFINITY`].
     Timestamp(i64),
+    /// `duration`: micros or nanos.
+    Duration(i64),
+    /// `interval`.
+    Interval(Interval),
+    /// `bits`: as many digits 0 and 1 as the type says, the most significant first.
+    Bits(&'a str),
     /// `json`.
     Json(&'a str),
+}
+
+/// The timestamp that is after every other; no source has a finite one there.
+pub const INFINITY: i64 = i64::MAX;
+/// The timestamp that is before every other.
+pub const NEGATIVE_INFINITY: i64 = i64::MIN;
+
+/// A decimal that has no digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotFinite {
+    /// Not a number; equal to itself, as in Postgres.
+    Nan,
+    /// Greater than every number.
+    Infinity,
+    /// Smaller than every number.
+    NegativeInfinity,
+}
+
+impl NotFinite {
+    /// Its text, as Postgres writes it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Nan => "NaN",
+            Self::Infinity => "Infinity",
+            Self::NegativeInfinity => "-Infinity",
+        }
+    }
+
+    /// Reads it back.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Nan, Self::Infinity, Self::NegativeInfinity].into_iter().find(|v| v.text() == text)
+    }
+}
+
+/// A span of the calendar. Two with the same parts are the same; a month is never thirty days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// Months, years included.
+    pub months: i32,
+    /// Days.
+    pub days: i32,
+    /// Micros, hours included.
+    pub micros: i64,
 }
 
 impl Value<'_> {
@@ -62,11 +113,16 @@ impl Value<'_> {
             Self::Float32(v) => push_float(out, v.is_infinite(), v.is_sign_negative(), v),
             Self::Float64(v) => push_float(out, v.is_infinite(), v.is_sign_negative(), v),
             Self::Decimal(v) => v.write_text(out),
-            Self::Text(v) | Self::Json(v) => out.push_str(v),
+            Self::NotFinite(v) => out.push_str(v.text()),
+            Self::Text(v) | Self::Json(v) | Self::Bits(v) => out.push_str(v),
             Self::Bytes(v) => push_hex(out, v),
             Self::Uuid(v) => push_uuid(out, &v),
             Self::Date(days) => civil::push_date(out, i64::from(days)),
             Self::Time(units) => civil::push_time(out, units, per_second(ty), digits(ty)),
+            Self::Timestamp(INFINITY) => out.push_str("infinity"),
+            Self::Timestamp(NEGATIVE_INFINITY) => out.push_str("-infinity"),
+            Self::Duration(units) => push_duration(out, units, ty),
+            Self::Interval(v) => v.write_iso(out),
             Self::Timestamp(units) => {
                 let per_day = per_second(ty) * 86_400;
                 civil::push_date(out, units.div_euclid(per_day));
@@ -87,8 +143,40 @@ pub const fn per_second(ty: LogicalType) -> i64 {
 
 const fn digits(ty: LogicalType) -> u8 {
     match ty {
-        LogicalType::Time { digits } | LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } => digits,
+        LogicalType::Time { digits } | LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } | LogicalType::Duration { digits } => {
+            digits
+        }
         _ => 6,
+    }
+}
+
+impl Interval {
+    /// Appends its ISO 8601 text, every part with its own sign, as Debezium writes it: `P2Y5M7DT6H8M9.25S`, `P0Y-1M3DT0H0M-0.5S`.
+    pub fn write_iso(self, out: &mut String) {
+        let (seconds, micros) = (self.micros / 1_000_000 % 60, self.micros % 1_000_000);
+        let (hours, minutes) = (self.micros / 3_600_000_000, self.micros / 60_000_000 % 60);
+        let sign = if self.micros < 0 && seconds == 0 && micros != 0 { "-" } else { "" };
+        write!(out, "P{}Y{}M{}DT{hours}H{minutes}M{sign}{seconds}", self.months / 12, self.months % 12, self.days)
+            .expect("a String takes every write");
+        if micros != 0 {
+            write!(out, ".{:06}", micros.unsigned_abs()).expect("a String takes every write");
+            out.truncate(out.trim_end_matches('0').len());
+        }
+        out.push('S');
+    }
+}
+
+/// A signed span as `[-]hours:minutes:seconds`, with the type's digits.
+fn push_duration(out: &mut String, units: i64, ty: LogicalType) {
+    let per = per_second(ty).unsigned_abs();
+    let (seconds, fraction) = (units.unsigned_abs() / per, units.unsigned_abs() % per);
+    let sign = if units < 0 { "-" } else { "" };
+    write!(out, "{sign}{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60).expect("a String takes every write");
+    let (width, kept) = (if per > 1_000_000 { 9 } else { 6 }, usize::from(digits(ty)));
+    if kept > 0 {
+        let start = out.len();
+        write!(out, ".{fraction:0width$}").expect("a String takes every write");
+        out.truncate(start + 1 + kept.min(width));
     }
 }
 
@@ -158,6 +246,29 @@ mod tests {
         assert_eq!(text(Value::Float64(-0.0), "float64"), "-0");
         assert_eq!(text(Value::Float32(f32::NEG_INFINITY), "float32"), "-Infinity");
         assert_eq!(text(Value::Bytes(&[0, 255]), "bytes"), "00ff");
+        assert_eq!(text(Value::Timestamp(INFINITY), "timestamp(9)"), "infinity");
+        assert_eq!(text(Value::Timestamp(NEGATIVE_INFINITY), "timestamptz(6)"), "-infinity");
+        assert_eq!(text(Value::NotFinite(NotFinite::NegativeInfinity), "numeric"), "-Infinity");
+        assert_eq!(text(Value::Duration(-3_020_399_000_000), "duration(6)"), "-838:59:59.000000");
+        assert_eq!(text(Value::Duration(90_000_123_456), "duration(6)"), "25:00:00.123456");
+        assert_eq!(text(Value::Duration(-1), "duration(9)"), "-00:00:00.000000001");
+        assert_eq!(text(Value::Duration(i64::MIN), "duration(0)"), "-2562047788:00:54");
+    }
+
+    #[test]
+    fn intervals_are_written_as_their_connector_writes_them() {
+        // As captured from a Postgres connector with interval.handling.mode=string.
+        for (months, days, micros, iso) in [
+            (0, 0, 0, "P0Y0M0DT0H0M0S"),
+            (2_136_000_000, 0, 0, "P178000000Y0M0DT0H0M0S"),
+            (-14, 3, -14_706_000_001, "P-1Y-2M3DT-4H-5M-6.000001S"),
+            (0, 0, -1, "P0Y0M0DT0H0M-0.000001S"),
+            (0, 0, 86_400_000_000, "P0Y0M0DT24H0M0S"),
+            (29, 7, 22_089_250_000, "P2Y5M7DT6H8M9.25S"),
+            (-1, 3, -500_000, "P0Y-1M3DT0H0M-0.5S"),
+        ] {
+            assert_eq!(text(Value::Interval(Interval { months, days, micros }), "interval"), iso);
+        }
     }
 
     #[test]

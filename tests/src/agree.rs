@@ -22,6 +22,9 @@ const SECTION_4: &str = "\
 /// Metrics of the document whose subject does not exist yet.
 const TO_COME: [&str; 1] = ["landfall_index_state{replica,index,state}"];
 
+/// Metrics beside those of the document.
+const BESIDE: [&str; 1] = ["landfall_values_cut_total{table}"];
+
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).expect("the README")
 }
@@ -43,7 +46,8 @@ pub(crate) fn spelt(name: &str, labels: &[&str]) -> String {
 #[test]
 fn metrics_of_the_document_the_list_and_the_readme_are_the_same() {
     let listed: BTreeSet<String> = METRICS.iter().map(|m| spelt(m.name, m.labels)).collect();
-    let document: BTreeSet<String> = quoted(SECTION_4, "landfall_").into_iter().filter(|m| !TO_COME.contains(m)).map(str::to_owned).collect();
+    let document: BTreeSet<String> =
+        quoted(SECTION_4, "landfall_").into_iter().filter(|m| !TO_COME.contains(m)).chain(BESIDE).map(str::to_owned).collect();
     assert_eq!(listed, document);
     let readme = readme();
     let named: BTreeSet<String> = quoted(&readme, "landfall_").into_iter().map(str::to_owned).collect();

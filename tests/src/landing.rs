@@ -204,7 +204,12 @@ fn what_was_fetched_for_an_earlier_claim_is_passed_over() {
 /// A key with NUL in Postgres: its rows are dead letters, and neither they nor their absence reach the store, whatever the change says.
 #[test]
 fn a_key_that_the_store_cannot_hold_is_never_landed() {
-    let refuse = Refuse { may: |_| true, value: |_, _| None, key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))) };
+    let refuse = Refuse {
+        may: |_| true,
+        value: |_, _| None,
+        cuts: |_, _| false,
+        key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))),
+    };
     let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(Config::upsert()) });
     let _ = desk.claim(0, 6).expect("six records");
     let (mut letters, mut landed) = (Vec::new(), Vec::new());

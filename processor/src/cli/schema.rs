@@ -5,6 +5,7 @@ use std::io::Write as _;
 use clap::Args;
 use landfall_schemas::decimal::Decimal;
 use landfall_schemas::store::{Refusal, clickhouse, duckdb, postgres};
+use landfall_schemas::value::{INFINITY, Interval, NotFinite};
 use landfall_schemas::{LogicalType, Value};
 
 use super::Failure;
@@ -54,6 +55,9 @@ const TYPES: &[&str] = &[
     "timestamp(9)",
     "timestamptz(6)",
     "timestamptz(9)",
+    "duration(6)",
+    "interval",
+    "bits(12)",
     "json",
 ];
 
@@ -76,7 +80,8 @@ fn types(paper: &mut Paper<'_>) -> std::io::Result<()> {
     paper.table(&["type", "postgresql", "clickhouse", "duckdb"], rows)?;
     paper.line("")?;
     paper.line("Every value lands exactly, or is refused by name: the code in brackets is that of the dead letter for what a store cannot hold.")?;
-    paper.line("Times of ClickHouse count micros, beyond six digits nanos.")
+    paper.line("A fraction of a second that is finer than a store's micros is cut, never rounded, and counted (landfall_values_cut_total); in a key it is refused.")?;
+    paper.line("Times and durations of ClickHouse count micros, beyond six digits nanos.")
 }
 
 /// Why a store refuses values of a type, found by asking it about those at its ends.
@@ -88,14 +93,21 @@ fn refusals(ty: LogicalType, refuse: Refuse) -> Vec<&'static str> {
     let values: Vec<Value<'_>> = match ty {
         LogicalType::Text => vec![Value::Text(text)],
         LogicalType::Json => vec![Value::Json(r#""\u0000""#), Value::Json("[1e999999]"), Value::Json(r#""\ud800""#)],
+        LogicalType::Decimal { .. } => vec![Value::NotFinite(NotFinite::Nan)],
         LogicalType::Numeric => {
-            vec![Value::Decimal(Decimal { unscaled: &huge, scale: 0 }), Value::Decimal(Decimal { unscaled: &[1], scale: 20_000 })]
+            vec![
+                Value::NotFinite(NotFinite::Nan),
+                Value::NotFinite(NotFinite::Infinity),
+                Value::Decimal(Decimal { unscaled: &huge, scale: 0 }),
+                Value::Decimal(Decimal { unscaled: &[1], scale: 20_000 }),
+            ]
         }
         LogicalType::Date => vec![Value::Date(i32::MIN), Value::Date(i32::MAX)],
         LogicalType::Time { .. } => vec![Value::Time(1), Value::Time(86_400 * landfall_schemas::value::per_second(ty))],
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => {
-            vec![Value::Timestamp(i64::MIN), Value::Timestamp(1), Value::Timestamp(i64::MAX)]
+            vec![Value::Timestamp(i64::MIN + 1), Value::Timestamp(1), Value::Timestamp(INFINITY), Value::Timestamp(i64::MAX - 1)]
         }
+        LogicalType::Interval => vec![Value::Interval(Interval { months: i32::MIN, days: i32::MAX, micros: i64::MIN })],
         _ => Vec::new(),
     };
     let mut codes: Vec<&'static str> = values.iter().filter_map(|value| refuse(ty, value)).map(Refusal::code).collect();
@@ -125,7 +137,8 @@ mod tests {
         assert!(LogicalType::NAMES.iter().all(|name| row_begins(&text, name)), "{text}");
         assert_eq!(row("uint64").split_whitespace().collect::<Vec<_>>(), ["uint64", "numeric(20,0)", "UInt64", "UBIGINT"]);
         assert!(row("text").contains("text (value.nul)") && row("text").contains(" String ") && row("text").contains("VARCHAR"));
-        assert!(row("timestamp(9)").contains("value.too_precise"));
+        assert!(row("timestamp(9)").contains("value.infinite") && row("decimal(12,2)").contains("value.not_a_number"));
+        assert_eq!(row("interval").split_whitespace().take(3).collect::<Vec<_>>(), ["interval", "interval", "String"]);
         assert!(row("date").matches("value.out_of_range").count() >= 2);
     }
 

@@ -124,6 +124,8 @@ pub struct Counts {
     pub repeats: u64,
     /// Changes dead-lettered for this replica.
     pub letters: u64,
+    /// Values whose fraction of a second was cut to what the store keeps.
+    pub cut: u64,
     /// Rows landed that exist, and rows landed as absent.
     pub rows: [u64; 2],
     /// Batches landed.
@@ -597,6 +599,7 @@ impl Counts {
         self.rows[1] += other.rows[1];
         self.repeats += other.repeats;
         self.letters += other.letters;
+        self.cut += other.cut;
         self.batches += other.batches;
         self.event_time = self.event_time.max(other.event_time);
     }

@@ -34,11 +34,12 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 }
 
 /// All metrics, in the order of the document.
-pub const METRICS: [Metric; 16] = [
+pub const METRICS: [Metric; 17] = [
     metric(Kind::Counter, "landfall_records_read_total", &["source", "table"], "records read from input topics"),
     metric(Kind::Counter, "landfall_changes_total", &["table", "op"], "changes written to change logs"),
     metric(Kind::Counter, "landfall_changes_ignored_total", &["table", "reason"], "changes passed over for a good reason, such as repeats"),
     metric(Kind::Counter, "landfall_dead_letters_total", &["table", "reason"], "dead letters written"),
+    metric(Kind::Counter, "landfall_values_cut_total", &["table"], "values whose fraction of a second is finer than what keeps them"),
     metric(Kind::Counter, "landfall_rows_landed_total", &["replica", "op"], "rows landed, present or absent"),
     metric(Kind::Counter, "landfall_batches_landed_total", &["replica"], "batches landed"),
     metric(Kind::Histogram, "landfall_land_seconds", &["replica"], "seconds that a landing took"),

@@ -166,6 +166,13 @@ impl Observer {
         }
     }
 
+    /// Fractions of a second were finer than what keeps them: a type of micros, or a store.
+    pub fn cut(&self, table: &str, values: u64) {
+        if values > 0 {
+            metrics::counter!("landfall_values_cut_total", "table" => table.to_owned()).increment(values);
+        }
+    }
+
     /// A dead letter was written.
     pub fn dead_letter(&self, letter: &crate::dead_letter::Letter) {
         metrics::counter!("landfall_dead_letters_total", "table" => letter.table.clone(), "reason" => letter.code.clone()).increment(1);
@@ -288,6 +295,7 @@ impl Observer {
             tracing::debug!(replica, rows, seconds = took.as_secs_f64(), "batch landed");
         }
         self.ignored(table, "repeat", counts.repeats);
+        self.cut(table, counts.cut);
         let mut status = self.lock();
         let Some(r) = status.replicas.get_mut(replica) else { return };
         r.rows_landed += counts.rows[0];

@@ -252,6 +252,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 refuse: Some(Refuse {
                     may: store::postgres::may_refuse,
                     value: |ty, value| store::postgres::refuse(ty, value).map(|r| r.code()),
+                    cuts: store::postgres::cuts,
                     key: |schema, key| Ok(store::postgres::refuse_key(schema, key)?.map(|(column, r)| (column, r.code()))),
                 }),
                 workers: 2,
@@ -266,6 +267,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 refuse: Some(Refuse {
                     may: store::clickhouse::may_refuse,
                     value: |ty, value| store::clickhouse::refuse(ty, value).map(|r| r.code()),
+                    cuts: |_, _| false,
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::clickhouse::refuse)?.map(|(column, r)| (column, r.code()))),
                 }),
                 // A landing there is mostly waiting for syncs, which overlap.
@@ -282,7 +284,8 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 refuse: Some(Refuse {
                     may: store::duckdb::may_refuse,
                     value: |ty, value| store::duckdb::refuse(ty, value).map(|r| r.code()),
-                    key: |schema, key| Ok(store::refuse_key(schema, key, store::duckdb::refuse)?.map(|(column, r)| (column, r.code()))),
+                    cuts: store::duckdb::cuts,
+                    key: |schema, key| Ok(store::refuse_key(schema, key, store::duckdb::refuse_in_key)?.map(|(column, r)| (column, r.code()))),
                 }),
                 workers: 1,
                 lock: Some(path),

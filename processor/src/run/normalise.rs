@@ -470,6 +470,9 @@ impl Session<'_> {
             self.shared.observer.records_read(source, &table.id, std::mem::take(&mut owned.read));
             self.shared.observer.changes(&table.id, &std::mem::take(&mut owned.changes));
         }
+        for input in self.inputs.values_mut() {
+            self.shared.observer.cut(&self.tables[input.table].id, input.decoder.take_cut());
+        }
     }
 
     /// A record that nobody can read.

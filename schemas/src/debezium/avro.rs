@@ -42,6 +42,8 @@ enum How {
     Symbol,
     /// A record of scale and unscaled integer.
     VariableDecimal,
+    /// A record of a geometry.
+    Geometry,
     /// Of no use to a column; passed over.
     Pass,
 }
@@ -96,6 +98,7 @@ impl Take {
             Kind::Fixed(size) => How::Fixed(*size),
             Kind::Enum(_) => How::Symbol,
             Kind::Record(members) if is_variable_decimal(schema, members) => How::VariableDecimal,
+            Kind::Record(members) if is_geometry(schema, members) => How::Geometry,
             _ => How::Pass,
         };
         Self { null: null.map(|n| n as i64), node, how }
@@ -136,6 +139,7 @@ impl Take {
             How::Fixed(size) => Datum::Bytes(reader.take(size)?),
             How::Symbol => Datum::Symbol(usize::try_from(reader.long()?).map_err(|_| WireError::Index)?),
             How::VariableDecimal => Datum::VariableDecimal { scale: reader.long()?, unscaled: reader.bytes()? },
+            How::Geometry => geometry(schema, self.node, reader, budget)?,
             How::Pass => {
                 schema.skip(self.node, reader, budget)?;
                 Datum::Unreadable
@@ -152,6 +156,29 @@ impl Take {
 fn is_variable_decimal(schema: &Schema, members: &[Member]) -> bool {
     let is = |member: &Member, name: &str, kinds: &[Kind]| member.name == name && kinds.contains(&schema.node(member.node).kind);
     matches!(members, [scale, value] if is(scale, "scale", &[Kind::Int, Kind::Long]) && is(value, "value", &[Kind::Bytes]))
+}
+
+/// Whether a record is what a connector writes of a geometry: its binary and, a point, its coordinates.
+fn is_geometry(schema: &Schema, members: &[Member]) -> bool {
+    let kind = |member: &Member| schema.optional(member.node).map(|(_, id)| &schema.node(id).kind);
+    let fits = |member: &Member| match (member.name.as_str(), kind(member)) {
+        ("wkb", Some(Kind::Bytes)) | ("srid", Some(Kind::Int | Kind::Long)) => true,
+        ("x" | "y", Some(kind)) => *kind == Kind::Double,
+        _ => false,
+    };
+    members.iter().all(fits) && members.iter().any(|m| m.name == "wkb")
+}
+
+fn geometry<'a>(schema: &Schema, record: NodeId, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
+    let (mut wkb, mut srid) = (None, None);
+    for member in schema.record(record).unwrap_or_default() {
+        match (member.name.as_str(), Take::of(schema, member.node).take(schema, reader, budget)?) {
+            ("wkb", Datum::Bytes(bytes)) => wkb = Some(bytes),
+            ("srid", Datum::Integer(number)) => srid = Some(number),
+            _ => {}
+        }
+    }
+    Ok(wkb.map_or(Datum::Unreadable, |wkb| Datum::Geometry { wkb, srid }))
 }
 
 /// The Connect schema of a record: what a connector's schema part would say.
@@ -194,7 +221,7 @@ pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<
             Kind::Fixed(16) if name == Some("io.debezium.data.Uuid") => "string",
             Kind::Bytes | Kind::Fixed(_) => "bytes",
             Kind::String | Kind::Enum(_) => "string",
-            Kind::Record(members) if is_variable_decimal(schema, members) => "struct",
+            Kind::Record(members) if is_variable_decimal(schema, members) || is_geometry(schema, members) => "struct",
             // Named so that nothing takes them for what JSON would hold: there is no reader for them yet.
             Kind::Array(_) => "array of Avro",
             Kind::Map(_) => "map of Avro",
@@ -205,6 +232,13 @@ pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<
         Connect::column(&member.name, primitive, name, null.is_some(), parameters)
     };
     Some(Connect::row_of(schema.record(record)?.iter().map(column).collect()))
+}
+
+/// Whether an envelope is of a connector whose times are spans ([`Connect::has_spans`]).
+pub(super) fn has_spans(schema: &Schema) -> bool {
+    let source = schema.record(schema.root()).and_then(|members| members.iter().find(|m| m.name == "source"));
+    let node = source.and_then(|m| schema.optional(m.node)).map(|(_, id)| schema.node(id));
+    node.and_then(|node| node.connect_name.as_deref()).is_some_and(super::connect::has_spans)
 }
 
 /// A record that does not fit its schema.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::field::{BinaryStrings, DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
 use super::reject::{Code, Reject};
 use super::{Options, declared_type};
-use crate::types::LogicalType;
+use crate::types::{BITS_MAX, LogicalType};
 
 /// Bits of a scale in a Postgres type modifier: negative scales appear as `2048 - n` (STACK.md).
 const POSTGRES_SCALE_MODULUS: i32 = 2048;
@@ -77,8 +77,14 @@ impl<'a> Schema<'a> {
         member("after").or_else(|| member("before"))
     }
 
-    /// The fields of a row or a key as they are read. Everything that cannot be read is named at once.
-    pub(super) fn compile(&self, options: &Options) -> Result<Vec<Field>, Reject> {
+    /// Whether an envelope is of a connector whose times are spans: it names itself in the type of its source block.
+    pub(super) fn has_spans(&self) -> bool {
+        let source = self.fields().iter().find(|f| f.field.as_deref() == Some("source"));
+        source.and_then(|s| s.name.as_deref()).is_some_and(has_spans)
+    }
+
+    /// The fields of a row or a key as they are read. Everything that cannot be read is named at once. With `spans`, a time is not one of day.
+    pub(super) fn compile(&self, options: &Options, spans: bool) -> Result<Vec<Field>, Reject> {
         let mut fields = Vec::with_capacity(self.fields().len());
         let (mut unsupported, mut conflicts) = (Vec::new(), Vec::new());
         for schema in self.fields() {
@@ -87,7 +93,13 @@ impl<'a> Schema<'a> {
                 fields.push(Field::new(name, None, LogicalType::Text, true));
                 continue;
             }
-            let natural = schema.natural();
+            let natural = schema.natural().map(|(wire, ty)| match (wire, ty) {
+                // MySQL's reach from -838 to 838 hours, at whatever precision (case TMP-07).
+                (Wire::Time { .. }, LogicalType::Time { digits }) if spans || has_spans(options.connector) => {
+                    (wire, LogicalType::Duration { digits })
+                }
+                natural => natural,
+            });
             let read = match (declared_type(options, &name), natural) {
                 (Some(declared), natural) => match schema.as_declared(declared, natural, options) {
                     Some(wire) => Some((wire, declared)),
@@ -150,14 +162,25 @@ impl<'a> Schema<'a> {
             ("timestamp-millis", "int64") => Some((Wire::Timestamp { per_second: MILLIS }, LogicalType::TimestampTz { digits: 3 })),
             ("timestamp-micros", "int64") => Some((Wire::Timestamp { per_second: MICROS }, LogicalType::TimestampTz { digits: 6 })),
             ("timestamp-nanos", "int64") => Some((Wire::Timestamp { per_second: NANOS }, LogicalType::TimestampTz { digits: 9 })),
+            ("io.debezium.time.MicroDuration", "int64") => Some((Wire::Time { per_second: MICROS }, LogicalType::Duration { digits: 6 })),
+            ("io.debezium.time.NanoDuration", "int64") => Some((Wire::Time { per_second: NANOS }, LogicalType::Duration { digits: 9 })),
+            ("io.debezium.time.Interval", "string") => Some((Wire::Iso, LogicalType::Interval)),
             ("io.debezium.time.ZonedTimestamp", "string") => Some((Wire::Iso, LogicalType::TimestampTz { digits: 6 })),
             ("io.debezium.time.Year", "int32") => Some((Wire::Integer, LogicalType::Int32)),
             ("org.apache.kafka.connect.data.Decimal", "bytes") => self.decimal(),
             ("io.debezium.data.VariableScaleDecimal", "struct") => Some((Wire::VariableDecimal, LogicalType::Numeric)),
             ("io.debezium.data.Json", "string") => Some((Wire::Json, LogicalType::Json)),
             ("io.debezium.data.Uuid", "string") => Some((Wire::Uuid, LogicalType::Uuid)),
+            ("io.debezium.data.Bits", "bytes") => {
+                let length = self.parameter("length")?.parse().ok().filter(|n| (1..=BITS_MAX).contains(n))?;
+                Some((Wire::Bits, LogicalType::Bits { length }))
+            }
+            ("io.debezium.data.geometry.Geometry" | "io.debezium.data.geometry.Geography" | "io.debezium.data.geometry.Point", "struct") => {
+                Some((Wire::Geometry, LogicalType::Bytes))
+            }
             (
-                "io.debezium.data.Enum"
+                "io.debezium.time.ZonedTime"
+                | "io.debezium.data.Enum"
                 | "io.debezium.data.EnumSet"
                 | "io.debezium.data.Xml"
                 | "io.debezium.data.Ltree"
@@ -249,17 +272,31 @@ impl<'a> Schema<'a> {
             (Wire::Integer, LogicalType::Bool) => Some(any),
             (Wire::Integer, _) if is_decimal => Some(Wire::DecimalText),
             (Wire::Decimal { .. } | Wire::VariableDecimal | Wire::DecimalText, _) if is_decimal => Some(wire),
-            (Wire::Time { .. }, LogicalType::Time { .. }) | (Wire::Timestamp { .. }, LogicalType::Timestamp { .. }) => Some(wire),
+            // The double mode of decimals: its digits are those that the connector left.
+            (Wire::Float32 | Wire::Float64, _) if is_decimal => Some(Wire::DecimalText),
+            (Wire::Time { .. }, LogicalType::Time { .. } | LogicalType::Duration { .. })
+            | (Wire::Timestamp { .. }, LogicalType::Timestamp { .. }) => Some(wire),
             (Wire::Iso, LogicalType::TimestampTz { .. }) => Some(wire),
             (Wire::Text, _) if is_decimal && decimal_strings == DecimalStrings::Numbers => Some(Wire::DecimalText),
             (Wire::Text, LogicalType::Json) => Some(Wire::Json),
             (Wire::Text, LogicalType::Uuid) => Some(Wire::Uuid),
             (Wire::Text, LogicalType::Bytes) => options.binary_strings.map(Wire::Bytes),
-            (Wire::Text, LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }) => {
-                Some(Wire::Iso)
-            }
+            (
+                Wire::Text,
+                LogicalType::Date
+                | LogicalType::Time { .. }
+                | LogicalType::Timestamp { .. }
+                | LogicalType::TimestampTz { .. }
+                | LogicalType::Duration { .. }
+                | LogicalType::Interval,
+            ) => Some(Wire::Iso),
             (_, LogicalType::Text) if is_text => Some(Wire::Text),
             _ => None,
         }
     }
+}
+
+/// Whether the times of a connector, named somehow, are spans.
+pub(super) fn has_spans(name: &str) -> bool {
+    ["mysql", "mariadb"].iter().any(|connector| name.split('.').any(|part| part == *connector))
 }

@@ -213,6 +213,11 @@ impl Decoder {
         Some(if framed.is_some() { "avro" } else { "json" })
     }
 
+    /// How many values had a fraction of a second that was finer than their type's micros, since this was asked last.
+    pub fn take_cut(&mut self) -> u64 {
+        std::mem::take(&mut self.writer.unpacked.cut)
+    }
+
     /// Takes in what the registry says of an id.
     pub fn bring(&mut self, id: u64, registered: &Registered) {
         self.registry.bring(id, registered);

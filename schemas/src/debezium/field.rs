@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::reject::Fault;
-use super::temporal;
+use super::{geometry, temporal};
 use crate::decimal::{self, Decimal};
 use crate::json::{self, JsonStr, Scanner, Token};
 use crate::types::{DECIMAL_PRECISION_MAX, LogicalType};
-use crate::value::{self, Value};
+use crate::value::{self, NotFinite, Value};
 
 /// Millis to the second.
 pub(super) const MILLIS: i64 = 1_000;
@@ -49,7 +49,7 @@ pub(super) enum Wire {
     Uuid,
     /// Days since 1970-01-01.
     Days,
-    /// Units since midnight.
+    /// Units since midnight, or those of a span.
     Time {
         per_second: i64,
     },
@@ -57,8 +57,12 @@ pub(super) enum Wire {
     Timestamp {
         per_second: i64,
     },
-    /// ISO 8601 text of a date, a time or a timestamp, as the type says.
+    /// ISO 8601 text of a date, a time, a timestamp or an interval, as the type says.
     Iso,
+    /// Base64 of bits, the least significant byte first; bytes of zeros at the end may be absent (case DEC-08).
+    Bits,
+    /// A struct of well-known binary and the number of its reference system (case DEC-15).
+    Geometry,
     /// No schema part: whatever a connector may write for the declared type.
     Declared {
         decimal_strings: DecimalStrings,
@@ -136,6 +140,7 @@ impl Placeholder {
     fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
         match (token, wire) {
             (Token::String(s), Wire::Bytes(strings)) => self.is_bytes(s, strings),
+            (Token::String(s), Wire::Bits) => self.is_bytes(s, BinaryStrings::Base64),
             (Token::String(s), Wire::Declared { binary_strings, .. }) if ty == LogicalType::Bytes => self.is_bytes(s, binary_strings),
             (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
             (Token::Array(raw), _) => {
@@ -170,6 +175,10 @@ pub(super) enum Datum<'a> {
         scale: i64,
         unscaled: &'a [u8],
     },
+    Geometry {
+        wkb: &'a [u8],
+        srid: Option<i64>,
+    },
 }
 
 /// Buffers that values are unpacked into.
@@ -177,6 +186,8 @@ pub(super) enum Datum<'a> {
 pub(super) struct Unpacked {
     pub(super) text: String,
     pub(super) bytes: Vec<u8>,
+    /// How many values had a fraction of a second that was finer than their type's micros.
+    pub(super) cut: u64,
 }
 
 /// Reads one value; `None` where the source did not send it.
@@ -192,7 +203,8 @@ pub(super) fn read<'s>(
         Datum::Json(token) => read_token(wire, ty, token, placeholder, unpacked),
         Datum::Null => Ok(Some(Value::Null)),
         Datum::Text(text) if placeholder.stands_at(&Token::String(JsonStr { raw: text, escaped: false }), wire, ty) => Ok(None),
-        Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_)) && bytes == placeholder.text.as_bytes() => Ok(None),
+        Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_) | Wire::Bits) && bytes == placeholder.text.as_bytes() => Ok(None),
+        Datum::Geometry { wkb, .. } if wkb == placeholder.text.as_bytes() => Ok(None),
         datum => read_datum(wire, ty, datum, unpacked).map(Some),
     }
 }
@@ -205,7 +217,7 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
         (Wire::Integer, Datum::Integer(v)) => Value::Int(v),
         (Wire::Wrapped, Datum::Integer(v)) => Value::UInt(v.cast_unsigned()),
         (Wire::Days, Datum::Integer(v)) => Value::Date(temporal::day(v)?),
-        (Wire::Time { per_second }, Datum::Integer(v)) => Value::Time(temporal::scaled(v, per_second, ty)?),
+        (Wire::Time { per_second }, Datum::Integer(v)) => time(v, per_second, ty)?,
         (Wire::Timestamp { per_second }, Datum::Integer(v)) => Value::Timestamp(temporal::timestamp(v, per_second, ty)?),
         (Wire::Float32, Datum::Float32(v)) => Value::Float32(v),
         (Wire::Float64, Datum::Float64(v)) => Value::Float64(v),
@@ -214,23 +226,27 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
         (Wire::VariableDecimal, Datum::VariableDecimal { scale, unscaled }) => {
             Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale: i32::try_from(scale).map_err(|_| Fault::Range)? })
         }
-        (Wire::DecimalText, Datum::Text(text)) => decimal_text(text, unpacked)?,
-        (Wire::DecimalText, Datum::Integer(v)) => {
-            use std::fmt::Write as _;
-            let Unpacked { text, bytes } = unpacked;
-            text.clear();
-            write!(text, "{v}").expect("a String takes every write");
-            bytes.clear();
-            let scale = decimal::parse_into(text, bytes).ok_or(Fault::Kind)?;
-            Value::Decimal(Decimal { unscaled: bytes, scale })
-        }
+        (Wire::DecimalText, Datum::Text(text)) => decimal_text(text, ty, &mut unpacked.bytes)?,
+        (Wire::DecimalText, Datum::Integer(v)) => written_decimal(v, ty, unpacked)?,
+        (Wire::DecimalText, Datum::Float32(v)) => written_decimal(v, ty, unpacked)?,
+        (Wire::DecimalText, Datum::Float64(v)) => written_decimal(v, ty, unpacked)?,
         (Wire::Text, Datum::Text(text)) => Value::Text(text),
         (Wire::Json, Datum::Text(text)) => document(text)?,
         (Wire::Bytes(BinaryStrings::Base64), Datum::Bytes(bytes)) => Value::Bytes(bytes),
         (Wire::Bytes(strings), Datum::Text(text)) => Value::Bytes(decode_bytes(text, strings, &mut unpacked.bytes)?),
         (Wire::Uuid, Datum::Text(text)) => uuid(text)?,
         (Wire::Uuid, Datum::Bytes(bytes)) => Value::Uuid(bytes.try_into().map_err(|_| Fault::Kind)?),
-        (Wire::Iso, Datum::Text(text)) => iso(ty, text)?,
+        (Wire::Iso, Datum::Text(text)) => iso(ty, text, &mut unpacked.cut)?,
+        (Wire::Bits, Datum::Bytes(bytes)) => {
+            unpacked.text.clear();
+            bits(bytes, ty, &mut unpacked.text)?
+        }
+        (Wire::Geometry, Datum::Geometry { wkb, srid }) => {
+            unpacked.bytes.clear();
+            unpacked.bytes.extend_from_slice(wkb);
+            geometry::extend(&mut unpacked.bytes, srid)?;
+            Value::Bytes(&unpacked.bytes)
+        }
         _ => return Err(Fault::Kind),
     })
 }
@@ -263,8 +279,8 @@ fn read_token<'s>(
         Wire::NoScale => return Err(Fault::Scale),
         Wire::VariableDecimal => Value::Decimal(variable_decimal(&token, unpacked)?),
         Wire::DecimalText => match token {
-            Token::Number(digits) => decimal_text(digits, unpacked)?,
-            Token::String(s) if !s.escaped => decimal_text(s.raw, unpacked)?,
+            Token::Number(digits) => decimal_text(digits, ty, &mut unpacked.bytes)?,
+            Token::String(s) if !s.escaped => decimal_text(s.raw, ty, &mut unpacked.bytes)?,
             _ => return Err(Fault::Kind),
         },
         Wire::Text => Value::Text(text(string(&token)?, &mut unpacked.text)?),
@@ -272,9 +288,25 @@ fn read_token<'s>(
         Wire::Bytes(strings) => Value::Bytes(bytes(string(&token)?, strings, unpacked)?),
         Wire::Uuid => uuid(text(string(&token)?, &mut unpacked.text)?)?,
         Wire::Days => Value::Date(temporal::day(signed(number(&token)?)?)?),
-        Wire::Time { per_second } => Value::Time(temporal::scaled(signed(number(&token)?)?, per_second, ty)?),
+        Wire::Time { per_second } => time(signed(number(&token)?)?, per_second, ty)?,
         Wire::Timestamp { per_second } => Value::Timestamp(temporal::timestamp(signed(number(&token)?)?, per_second, ty)?),
-        Wire::Iso => iso(ty, text(string(&token)?, &mut unpacked.text)?)?,
+        Wire::Iso => iso(ty, text(string(&token)?, &mut unpacked.text)?, &mut unpacked.cut)?,
+        Wire::Bits => {
+            let Unpacked { text, bytes, .. } = unpacked;
+            decode_bytes(self::text(string(&token)?, text)?, BinaryStrings::Base64, bytes)?;
+            text.clear();
+            bits(bytes, ty, text)?
+        }
+        Wire::Geometry => {
+            let Some((wkb, srid)) = geometry::members(&token)? else { return Err(Fault::Kind) };
+            if placeholder.is_bytes(&wkb, BinaryStrings::Base64) {
+                return Ok(None);
+            }
+            let Unpacked { text, bytes, .. } = unpacked;
+            decode_bytes(self::text(wkb, text)?, BinaryStrings::Base64, bytes)?;
+            geometry::extend(bytes, srid)?;
+            Value::Bytes(bytes)
+        }
     };
     Ok(Some(value))
 }
@@ -317,13 +349,13 @@ fn declared<'s>(
         ) => integer(digits)?,
         (LogicalType::Float32, token) => Value::Float32(float(&token, f32::is_finite)?),
         (LogicalType::Float64, token) => Value::Float64(float(&token, f64::is_finite)?),
-        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::Number(digits)) => decimal_text(digits, unpacked)?,
+        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::Number(digits)) => decimal_text(digits, ty, &mut unpacked.bytes)?,
         (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::Object(_)) => Value::Decimal(variable_decimal(&token, unpacked)?),
         (LogicalType::Decimal { scale, .. }, Token::String(s)) if decimal_strings == DecimalStrings::Base64 => {
             let scale = i32::try_from(scale).map_err(|_| Fault::Range)?;
             Value::Decimal(Decimal { unscaled: unscaled(s, unpacked)?, scale })
         }
-        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::String(s)) if !s.escaped => decimal_text(s.raw, unpacked)?,
+        (LogicalType::Decimal { .. } | LogicalType::Numeric, Token::String(s)) if !s.escaped => decimal_text(s.raw, ty, &mut unpacked.bytes)?,
         (LogicalType::Text, Token::String(s)) => Value::Text(text(s, &mut unpacked.text)?),
         (LogicalType::Bytes, Token::String(s)) => Value::Bytes(bytes(s, binary_strings, unpacked)?),
         (LogicalType::Uuid, Token::String(s)) => uuid(text(s, &mut unpacked.text)?)?,
@@ -332,8 +364,21 @@ fn declared<'s>(
         (LogicalType::Timestamp { digits: d } | LogicalType::TimestampTz { digits: d }, Token::Number(digits)) => {
             Value::Timestamp(temporal::timestamp(signed(digits)?, unit(d), ty)?)
         }
-        (LogicalType::Date | LogicalType::Time { .. } | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. }, Token::String(s)) => {
-            iso(ty, text(s, &mut unpacked.text)?)?
+        (LogicalType::Duration { digits: d }, Token::Number(digits)) => time(signed(digits)?, unit(d), ty)?,
+        (
+            LogicalType::Date
+            | LogicalType::Time { .. }
+            | LogicalType::Timestamp { .. }
+            | LogicalType::TimestampTz { .. }
+            | LogicalType::Duration { .. }
+            | LogicalType::Interval,
+            Token::String(s),
+        ) => iso(ty, text(s, &mut unpacked.text)?, &mut unpacked.cut)?,
+        (LogicalType::Bits { .. }, Token::String(s)) => {
+            let Unpacked { text, bytes, .. } = unpacked;
+            decode_bytes(self::text(s, text)?, BinaryStrings::Base64, bytes)?;
+            text.clear();
+            bits(bytes, ty, text)?
         }
         (LogicalType::Json, Token::String(s)) => document(text(s, &mut unpacked.text)?)?,
         (LogicalType::Json, Token::Object(raw) | Token::Array(raw) | Token::Number(raw)) => Value::Json(raw),
@@ -391,17 +436,51 @@ fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -
 }
 
 /// Case DEC-04: in string mode NaN and infinity are words of their own.
-fn decimal_text<'s>(digits: &str, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
-    unpacked.bytes.clear();
+fn decimal_text<'s>(digits: &str, ty: LogicalType, bytes: &'s mut Vec<u8>) -> Result<Value<'s>, Fault> {
+    bytes.clear();
     if digits.len() > DECIMAL_PRECISION_MAX as usize {
         return Err(Fault::Range);
     }
-    match decimal::parse_into(digits, &mut unpacked.bytes) {
-        Some(scale) => Ok(Value::Decimal(Decimal { unscaled: &unpacked.bytes, scale })),
-        None if matches!(digits, "NAN" | "NaN") => Err(Fault::NotANumber),
-        None if matches!(digits, "POSITIVE_INFINITY" | "NEGATIVE_INFINITY" | "Infinity" | "-Infinity") => Err(Fault::Infinite),
-        None => Err(Fault::Kind),
+    if let Some(scale) = decimal::parse_into(digits, bytes) {
+        return Ok(Value::Decimal(Decimal { unscaled: bytes, scale }));
     }
+    let value = match digits {
+        "NAN" | "NaN" => NotFinite::Nan,
+        "POSITIVE_INFINITY" | "Infinity" => NotFinite::Infinity,
+        "NEGATIVE_INFINITY" | "-Infinity" => NotFinite::NegativeInfinity,
+        _ => return Err(Fault::Kind),
+    };
+    // No decimal of a declared size is infinite, in any store.
+    if value != NotFinite::Nan && ty != LogicalType::Numeric {
+        return Err(Fault::Infinite);
+    }
+    Ok(Value::NotFinite(value))
+}
+
+/// A number that is written with the digits that it has: those of a float are the fewest that read back as it.
+fn written_decimal(number: impl std::fmt::Display, ty: LogicalType, unpacked: &mut Unpacked) -> Result<Value<'_>, Fault> {
+    use std::fmt::Write as _;
+    let Unpacked { text, bytes, .. } = unpacked;
+    text.clear();
+    write!(text, "{number}").expect("a String takes every write");
+    let digits = match text.as_str() {
+        "inf" => "Infinity",
+        "-inf" => "-Infinity",
+        digits => digits,
+    };
+    decimal_text(digits, ty, bytes)
+}
+
+/// As many digits as the type has bits; a bit beyond them is a fault.
+fn bits<'s>(bytes: &[u8], ty: LogicalType, text: &'s mut String) -> Result<Value<'s>, Fault> {
+    let LogicalType::Bits { length } = ty else { return Err(Fault::Kind) };
+    let length = length as usize;
+    let is_set = |bit: usize| bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+    if (length..bytes.len() * 8).any(is_set) {
+        return Err(Fault::Range);
+    }
+    text.extend((0..length).rev().map(|bit| if is_set(bit) { '1' } else { '0' }));
+    Ok(Value::Bits(text))
 }
 
 fn variable_decimal<'s>(token: &Token<'_>, unpacked: &'s mut Unpacked) -> Result<Decimal<'s>, Fault> {
@@ -423,7 +502,7 @@ fn variable_decimal<'s>(token: &Token<'_>, unpacked: &'s mut Unpacked) -> Result
 }
 
 fn bytes<'s>(s: JsonStr<'_>, strings: BinaryStrings, unpacked: &'s mut Unpacked) -> Result<&'s [u8], Fault> {
-    let Unpacked { text: scratch, bytes } = unpacked;
+    let Unpacked { text: scratch, bytes, .. } = unpacked;
     decode_bytes(text(s, scratch)?, strings, bytes)
 }
 
@@ -464,11 +543,21 @@ fn document(text: &str) -> Result<Value<'_>, Fault> {
     if json::is_document(text) { Ok(Value::Json(text)) } else { Err(Fault::Kind) }
 }
 
-fn iso(ty: LogicalType, text: &str) -> Result<Value<'static>, Fault> {
+fn time(count: i64, unit: i64, ty: LogicalType) -> Result<Value<'static>, Fault> {
+    Ok(match ty {
+        LogicalType::Duration { .. } => Value::Duration(temporal::duration(count, unit, ty)?),
+        _ => Value::Time(temporal::scaled(count, unit, ty)?),
+    })
+}
+
+fn iso(ty: LogicalType, text: &str, cut: &mut u64) -> Result<Value<'static>, Fault> {
+    *cut += u64::from(temporal::is_cut(text, ty));
     match ty {
         LogicalType::Date => temporal::parse_date(text).map(Value::Date),
         LogicalType::Time { .. } => temporal::parse_time(text, ty).map(Value::Time),
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => temporal::parse_timestamp(text, ty).map(Value::Timestamp),
+        LogicalType::Duration { .. } => temporal::parse_duration(text, ty).map(Value::Duration),
+        LogicalType::Interval => temporal::parse_interval(text).map(Value::Interval),
         _ => Err(Fault::Kind),
     }
 }

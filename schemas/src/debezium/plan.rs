@@ -119,7 +119,7 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 impl Writer {
     /// Gives back what an uncommonly large value has needed.
     pub(super) fn trim(&mut self) {
-        let Unpacked { text, bytes } = &mut self.unpacked;
+        let Unpacked { text, bytes, .. } = &mut self.unpacked;
         if text.capacity() > BUFFER_BYTES_MAX {
             *text = String::new();
         }

@@ -111,7 +111,7 @@ impl Registry {
         let compile = |schema: Arc<Schema>| {
             let not_columns = || Reject::new(Code::KeyMissing, "the registered schema of the key is not a record of key columns");
             let layout = Layout::of(&schema, schema.root()).ok_or_else(not_columns)?;
-            let fields = avro::connect(&schema, schema.root()).ok_or_else(not_columns)?.compile(options)?;
+            let fields = avro::connect(&schema, schema.root()).ok_or_else(not_columns)?.compile(options, false)?;
             *next_id += 1;
             let order = (0..fields.len()).collect();
             Ok((Arc::new(KeyShape::new(*next_id, fields, order)), Arc::new(layout)))
@@ -132,7 +132,7 @@ impl Registry {
                 None => ValueSchema::Other,
                 Some(row) => {
                     *next_id += 1;
-                    ValueSchema::Rows { id: *next_id, fields: row.compile(options).map(Arc::new) }
+                    ValueSchema::Rows { id: *next_id, fields: row.compile(options, avro::has_spans(&schema)).map(Arc::new) }
                 }
             };
             Ok((value, Arc::new(layouts)))

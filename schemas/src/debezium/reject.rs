@@ -61,8 +61,6 @@ pub enum Code {
     ValueScale,
     /// Infinity in a type that has none.
     ValueInfinite,
-    /// NaN in a type that has none.
-    ValueNotANumber,
     /// A key column that one record lacks, or whose value was not sent.
     KeyMissing,
     /// A key column that the table lacks: no record of it can have a key.
@@ -110,7 +108,6 @@ impl Code {
             Self::ValueTooPrecise => "value.too_precise",
             Self::ValueScale => "value.no_scale",
             Self::ValueInfinite => "value.infinite",
-            Self::ValueNotANumber => "value.not_a_number",
             Self::KeyMissing => "key.missing",
             Self::KeyColumnMissing => "schema.key_missing",
             Self::KeyMismatch => "key.mismatch",
@@ -196,7 +193,6 @@ pub(super) enum Fault {
     Range,
     Precision,
     Infinite,
-    NotANumber,
     Scale,
     /// A surrogate without its partner.
     Surrogate,
@@ -209,7 +205,6 @@ impl Fault {
             Self::Range => (Code::ValueOutOfRange, "is out of range for its type"),
             Self::Precision => (Code::ValueTooPrecise, "has more digits than its type keeps"),
             Self::Infinite => (Code::ValueInfinite, "is infinite, which its type cannot be"),
-            Self::NotANumber => (Code::ValueNotANumber, "is not a number"),
             Self::Scale => (Code::ValueScale, "has no scale: the one that is declared stands for none"),
             Self::Surrogate => (Code::JsonInvalid, "holds half of a surrogate pair, which is no text"),
         };

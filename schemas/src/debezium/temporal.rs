@@ -1,12 +1,16 @@
 //! Dates and times as text, read exactly: ISO 8601 as Java writes it, any number of digits, any offset, any year.
 //!
 //! Case TMP-04: digits of a second vary from record to record, so no fixed pattern will do; case TMP-05: years have signs and more than four
-//! digits, and the year 0 is 1 BC. Nothing rounds: digits that the target does not keep are a fault, unless they are zeros.
+//! digits, and the year 0 is 1 BC. Nothing rounds: what a type of micros gets beyond them is cut ([`is_cut`]), so that no second changes; fewer
+//! digits than micros that a type keeps are a fault, unless zeros are missing.
 
 use super::reject::Fault;
 use crate::civil;
 use crate::types::LogicalType;
-use crate::value::per_second;
+use crate::value::{INFINITY, Interval, NEGATIVE_INFINITY, per_second};
+
+/// Digits of micros.
+const MICRO_DIGITS: usize = 6;
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
@@ -30,39 +34,52 @@ pub(super) fn timestamp(count: i64, unit: i64, ty: LogicalType) -> Result<i64, F
         1_000_000 => *micros == count,
         _ => false,
     };
-    if INFINITE_MICROS.iter().any(infinite) {
-        return Err(Fault::Infinite);
+    if let Some(at) = INFINITE_MICROS.iter().position(infinite) {
+        return Ok(if at == 0 { INFINITY } else { NEGATIVE_INFINITY });
     }
     if count.div_euclid(unit) < FIRST_DAY * DAY {
         return Err(Fault::Range);
     }
-    scaled(count, unit, ty)
+    finite(scaled(count, unit, ty)?)
 }
 
-/// A count of `unit`s to the second in the units of `ty`, whose digits must hold it.
+/// A span as a count of `unit`s to the second in the units of `ty`. What does not fit arrives as the last number of either sign.
+pub(super) fn duration(count: i64, unit: i64, ty: LogicalType) -> Result<i64, Fault> {
+    finite(count).and_then(|count| scaled(count, unit, ty))
+}
+
+fn finite(count: i64) -> Result<i64, Fault> {
+    if matches!(count, INFINITY | NEGATIVE_INFINITY) { Err(Fault::Range) } else { Ok(count) }
+}
+
+/// A count of `unit`s to the second in the units of `ty`, whose digits must hold it; only what is finer than micros is cut.
 pub(super) fn scaled(count: i64, unit: i64, ty: LogicalType) -> Result<i64, Fault> {
     let target = per_second(ty);
-    let count = if target >= unit {
-        count.checked_mul(target / unit).ok_or(Fault::Range)?
-    } else if count % (unit / target) == 0 {
-        count / (unit / target)
-    } else {
-        return Err(Fault::Precision);
-    };
+    let count = if target >= unit { count.checked_mul(target / unit).ok_or(Fault::Range)? } else { count.div_euclid(unit / target) };
     let finest = target / 10_i64.pow(digits(ty).into());
     if count % finest == 0 { Ok(count) } else { Err(Fault::Precision) }
 }
 
 fn digits(ty: LogicalType) -> u8 {
     match ty {
-        LogicalType::Time { digits } | LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } => digits.min(9),
+        LogicalType::Time { digits } | LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } | LogicalType::Duration { digits } => {
+            digits.min(9)
+        }
         _ => 0,
     }
 }
 
+/// Whether a text has a fraction of a second that is finer than micros, in a type that counts these.
+pub(super) fn is_cut(text: &str, ty: LogicalType) -> bool {
+    let Some((_, fraction)) = text.split_once('.').filter(|_| !ty.counts_nanos()) else { return false };
+    fraction.bytes().take_while(u8::is_ascii_digit).skip(MICRO_DIGITS).any(|b| b != b'0')
+}
+
 /// A date: `2024-02-29`, `-0043-03-15`, `+10000-01-01`. A `Z` behind it, as isostring mode has it, says nothing.
 pub(super) fn parse_date(text: &str) -> Result<i32, Fault> {
-    refuse_infinity(text)?;
+    if infinity(text).is_some() {
+        return Err(Fault::Infinite);
+    }
     let (days, rest) = take_date(text).ok_or(Fault::Kind)?;
     if matches!(rest, "" | "Z") { day(days) } else { Err(Fault::Kind) }
 }
@@ -75,7 +92,9 @@ pub(super) fn parse_time(text: &str, ty: LogicalType) -> Result<i64, Fault> {
 
 /// A timestamp in the units of `ty`. One with a zone needs `Z` or an offset, one without may have a `Z`, which says nothing there.
 pub(super) fn parse_timestamp(text: &str, ty: LogicalType) -> Result<i64, Fault> {
-    refuse_infinity(text)?;
+    if let Some(infinity) = infinity(text) {
+        return Ok(infinity);
+    }
     let (days, rest) = take_date(text).ok_or(Fault::Kind)?;
     if days < FIRST_DAY {
         return Err(Fault::Range);
@@ -89,11 +108,80 @@ pub(super) fn parse_timestamp(text: &str, ty: LogicalType) -> Result<i64, Fault>
         _ if zoned => take_offset(rest).ok_or(Fault::Kind)?,
         _ => return Err(Fault::Kind),
     };
-    time.within(days * DAY - offset, ty)
+    finite(time.within(days * DAY - offset, ty)?)
 }
 
-fn refuse_infinity(text: &str) -> Result<(), Fault> {
-    if text.trim_start_matches(['-', '+']).eq_ignore_ascii_case("infinity") { Err(Fault::Infinite) } else { Ok(()) }
+/// Case TMP-03: infinity as text.
+fn infinity(text: &str) -> Option<i64> {
+    let (unsigned, infinity) = text.strip_prefix('-').map_or((text.strip_prefix('+').unwrap_or(text), INFINITY), |rest| (rest, NEGATIVE_INFINITY));
+    unsigned.eq_ignore_ascii_case("infinity").then_some(infinity)
+}
+
+/// A span of time: `-838:59:59.5`, with any number of hours.
+pub(super) fn parse_duration(text: &str, ty: LogicalType) -> Result<i64, Fault> {
+    let (sign, unsigned) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (hours, rest) = unsigned.split_once(':').ok_or(Fault::Kind)?;
+    let hours = number(hours).ok_or(Fault::Kind)?;
+    // What stands behind the hours is the clock's.
+    let (clock, rest) = take_clock(0, rest).ok_or(Fault::Kind)?;
+    if !rest.is_empty() {
+        return Err(Fault::Kind);
+    }
+    Ok(sign * clock.within(hours * 3600, ty)?)
+}
+
+/// A span of the calendar in ISO 8601, every part with a sign of its own (case TMP-08): `P0Y-1M3DT0H0M-0.5S`.
+pub(super) fn parse_interval(text: &str) -> Result<Interval, Fault> {
+    let mut rest = text.strip_prefix('P').filter(|rest| !rest.is_empty()).ok_or(Fault::Kind)?;
+    let (mut months, mut days, mut micros) = (0_i64, 0_i64, 0_i128);
+    let mut last = 0;
+    let mut is_time = false;
+    while !rest.is_empty() {
+        if let Some(time) = rest.strip_prefix('T').filter(|time| !is_time && !time.is_empty()) {
+            (is_time, rest) = (true, time);
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_ascii_alphabetic()).ok_or(Fault::Kind)?;
+        let (amount, unit) = (&rest[..end], rest.as_bytes()[end]);
+        rest = &rest[end + 1..];
+        // Units come in their order, each once; weeks are days.
+        let place = b"YMWDHMS".iter().enumerate().position(|(at, u)| *u == unit && (at > 3) == is_time && at >= last).ok_or(Fault::Kind)?;
+        last = place + 1;
+        if unit == b'S' {
+            micros += i128::from(seconds(amount)?);
+            continue;
+        }
+        let amount: i64 = amount.strip_prefix('+').unwrap_or(amount).parse().map_err(|_| Fault::Kind)?;
+        match place {
+            0 => months = amount.checked_mul(12).ok_or(Fault::Range)?,
+            1 => months = months.checked_add(amount).ok_or(Fault::Range)?,
+            2 => days = amount.checked_mul(7).ok_or(Fault::Range)?,
+            3 => days = days.checked_add(amount).ok_or(Fault::Range)?,
+            4 => micros += i128::from(amount) * 3_600_000_000,
+            _ => micros += i128::from(amount) * 60_000_000,
+        }
+    }
+    if last == 0 || text.ends_with('T') {
+        return Err(Fault::Kind);
+    }
+    let part = |v: i64| i32::try_from(v).map_err(|_| Fault::Range);
+    Ok(Interval { months: part(months)?, days: part(days)?, micros: i64::try_from(micros).map_err(|_| Fault::Range)? })
+}
+
+/// Micros of seconds as text; the sign may stand before a zero.
+fn seconds(text: &str) -> Result<i64, Fault> {
+    let (sign, unsigned) = text.strip_prefix('-').map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| (-1, rest));
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let whole: i64 = whole.bytes().all(|b| b.is_ascii_digit()).then(|| whole.parse().ok()).flatten().ok_or(Fault::Kind)?;
+    let kept = fraction.trim_end_matches('0');
+    if fraction.is_empty() || !kept.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Fault::Kind);
+    }
+    if kept.len() > MICRO_DIGITS {
+        return Err(Fault::Precision);
+    }
+    let fraction = kept.bytes().fold((0, 1_000_000), |(sum, unit), b| (sum + i64::from(b - b'0') * (unit / 10), unit / 10)).0;
+    whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(fraction)).map(|micros| sign * micros).ok_or(Fault::Range)
 }
 
 /// Seconds of a day and the digits behind them.
@@ -104,7 +192,8 @@ struct Clock<'a> {
 
 impl Clock<'_> {
     fn within(&self, base: i64, ty: LogicalType) -> Result<i64, Fault> {
-        let kept = self.fraction.trim_end_matches('0');
+        let finest = if ty.counts_nanos() { self.fraction.len() } else { self.fraction.len().min(MICRO_DIGITS) };
+        let kept = self.fraction[..finest].trim_end_matches('0');
         if kept.len() > usize::from(digits(ty)) {
             return Err(Fault::Precision);
         }
@@ -131,8 +220,15 @@ fn take_date(text: &str) -> Option<(i64, &str)> {
 
 fn take_time(text: &str) -> Option<(Clock<'_>, &str)> {
     let hours = number(text.get(..2)?)?;
-    let minutes = number(text.get(2..)?.strip_prefix(':')?.get(..2)?)?;
-    let mut rest = &text[5..];
+    let (clock, rest) = take_clock(hours, text.get(2..)?.strip_prefix(':')?)?;
+    let valid = clock.seconds < DAY || (clock.seconds == DAY && clock.fraction.bytes().all(|b| b == b'0'));
+    valid.then_some((clock, rest))
+}
+
+/// What stands behind the hours and their colon.
+fn take_clock(hours: i64, text: &str) -> Option<(Clock<'_>, &str)> {
+    let minutes = number(text.get(..2)?)?;
+    let mut rest = &text[2..];
     let mut seconds = 0;
     let mut fraction = "";
     if let Some(tail) = rest.strip_prefix(':') {
@@ -146,9 +242,7 @@ fn take_time(text: &str) -> Option<(Clock<'_>, &str)> {
             (fraction, rest) = tail.split_at(end);
         }
     }
-    let total = hours * 3600 + minutes * 60 + seconds;
-    let valid = minutes < 60 && seconds < 60 && (total < DAY || (total == DAY && fraction.bytes().all(|b| b == b'0')));
-    valid.then_some((Clock { seconds: total, fraction }, rest))
+    (minutes < 60 && seconds < 60).then_some((Clock { seconds: hours * 3600 + minutes * 60 + seconds, fraction }, rest))
 }
 
 /// Seconds east of Greenwich: `+03:00`, `-0330`, `+14`, `+05:30:15`.
@@ -200,7 +294,11 @@ mod tests {
         assert_eq!(micros("2023-09-08T13:00:01Z"), Ok(1_694_178_001_000_000));
         assert_eq!(micros("2023-09-08T16:00:01.702905+03:00"), Ok(1_694_178_001_702_905));
         assert_eq!(micros("2023-09-08T13:00:01.7Z"), Ok(1_694_178_001_700_000));
-        assert_eq!(micros("2023-09-08T13:00:01.9999999Z"), Err(Fault::Precision));
+        assert_eq!(micros("2023-09-08T13:00:01.9999999Z"), Ok(1_694_178_001_999_999), "cut, never rounded: the second stays");
+        assert_eq!(micros("1969-12-31T23:59:59.9999999Z"), Ok(-1));
+        assert!(is_cut("2023-09-08T13:00:01.9999999Z", ty("timestamptz(6)")) && !is_cut("2023-09-08T13:00:01.9999990Z", ty("timestamptz(6)")));
+        assert!(!is_cut("2023-09-08T13:00:01.9999999Z", ty("timestamptz(9)")));
+        assert_eq!(parse_timestamp("2023-09-08T13:00:01.9999Z", ty("timestamptz(3)")), Err(Fault::Precision));
         assert_eq!(micros("2023-09-08T13:00:01.999999000Z"), Ok(1_694_178_001_999_999));
         assert_eq!(micros("2023-09-08T13:00Z"), Ok(1_694_178_000_000_000));
         assert_eq!(parse_timestamp("2023-09-08T13:00:01.9999999Z", ty("timestamptz(9)")), Ok(1_694_178_001_999_999_900));
@@ -224,13 +322,14 @@ mod tests {
 
     #[test]
     fn infinities_and_wrecks_have_names() {
-        for text in ["infinity", "-infinity", "Infinity"] {
-            assert_eq!(parse_timestamp(text, ty("timestamptz(6)")), Err(Fault::Infinite));
+        for (text, infinity) in [("infinity", INFINITY), ("-infinity", NEGATIVE_INFINITY), ("Infinity", INFINITY)] {
+            assert_eq!(parse_timestamp(text, ty("timestamptz(6)")), Ok(infinity));
             assert_eq!(parse_date(text), Err(Fault::Infinite));
         }
         // As captured from a Postgres connector, see tests/fixtures.
-        assert_eq!(timestamp(9_223_372_036_825_200_000, 1_000_000, ty("timestamp(6)")), Err(Fault::Infinite));
-        assert_eq!(timestamp(-9_223_372_036_832_400, 1_000, ty("timestamp(3)")), Err(Fault::Infinite));
+        assert_eq!(timestamp(9_223_372_036_825_200_000, 1_000_000, ty("timestamp(6)")), Ok(INFINITY));
+        assert_eq!(timestamp(-9_223_372_036_832_400, 1_000, ty("timestamp(3)")), Ok(NEGATIVE_INFINITY));
+        assert_eq!(timestamp(i64::MAX, 1_000_000_000, ty("timestamp(9)")), Err(Fault::Range), "the wreck of a number that did not fit");
         assert_eq!(timestamp(-9_223_372_036_853_775_810, 1_000_000, ty("timestamp(6)")), Err(Fault::Range));
         assert_eq!(timestamp(9_224_318_015_999_999, 1_000, ty("timestamp(3)")), Err(Fault::Range));
         for wreck in [-622_191_234, -625_821_272, -2_147_472_692, -2_147_472_691] {
@@ -244,9 +343,37 @@ mod tests {
             assert_eq!(timestamp(count, unit, ty("timestamp(6)")), Ok(-2_208_988_800_000_000));
         }
         assert_eq!(timestamp(-2_208_988_800_000_000_000, 1_000_000_000, ty("timestamp(9)")), Ok(-2_208_988_800_000_000_000));
-        assert_eq!(timestamp(100, 1_000_000_000, ty("timestamp(6)")), Err(Fault::Precision));
+        assert_eq!(timestamp(100, 1_000_000_000, ty("timestamp(6)")), Ok(0), "100 ns are cut");
         assert_eq!(timestamp(1_001, 1_000_000, ty("timestamp(3)")), Err(Fault::Precision));
         assert_eq!(timestamp(1_000, 1_000_000, ty("timestamp(3)")), Ok(1_000));
+    }
+
+    #[test]
+    fn case_tmp_07_spans_have_a_sign_and_any_number_of_hours() {
+        let micros = |text| parse_duration(text, ty("duration(6)"));
+        assert_eq!(micros("-838:59:59"), Ok(-3_020_399_000_000));
+        assert_eq!(micros("838:59:59.5"), Ok(3_020_399_500_000));
+        assert_eq!(micros("00:00:00.000001"), Ok(1));
+        assert_eq!(duration(3_020_399_000_000, 1_000_000, ty("duration(6)")), Ok(3_020_399_000_000));
+        assert_eq!(duration(i64::MAX, 1_000_000, ty("duration(6)")), Err(Fault::Range), "178000000 years, as a connector counts them");
+        for text in ["", "12", "12:60:00", "12:00:60", "--1:00:00", ":00:00", "1:00:00x", "9999999999:00:00"] {
+            assert!(micros(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn case_tmp_08_every_part_of_an_interval_has_its_sign() {
+        let interval = |months, days, micros| Ok(Interval { months, days, micros });
+        assert_eq!(parse_interval("P2Y5M7DT6H8M9.25S"), interval(29, 7, 22_089_250_000));
+        assert_eq!(parse_interval("P0Y-1M3DT0H0M-0.5S"), interval(-1, 3, -500_000));
+        assert_eq!(parse_interval("P-1Y-2M3DT-4H-5M-6.000001S"), interval(-14, 3, -14_706_000_001));
+        assert_eq!(parse_interval("P178000000Y0M0DT0H0M0S"), interval(2_136_000_000, 0, 0));
+        assert_eq!(parse_interval("P2W"), interval(0, 14, 0));
+        assert_eq!(parse_interval("PT1.0000001S"), Err(Fault::Precision));
+        assert_eq!(parse_interval("P999999999Y"), Err(Fault::Range));
+        for text in ["", "P", "PT", "P1", "1Y", "P1DT", "PT1D", "P1H", "P1M1Y", "P1Y1Y", "P1.5Y", "PT1.S", "PTS", "P--1Y", "PéY", "P1YT1H1H"] {
+            assert_eq!(parse_interval(text), Err(Fault::Kind), "{text}");
+        }
     }
 
     #[test]

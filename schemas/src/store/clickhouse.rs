@@ -8,16 +8,19 @@
 //! | `text`, `json`, `bytes` | `String` | byte for byte; a `String` may hold anything, NUL too |
 //! | `date` | `Date32` | never `Date`, which saturates (case TMP-01) |
 //! | `timestamp`, `timestamptz` | `DateTime64(6, 'UTC')`, beyond 6 digits `DateTime64(9, 'UTC')` | the number that the value is |
-//! | `time` | `Int64` | micros since midnight, beyond 6 digits nanos; 24:00:00 is kept. `Time64` would be a newer server's, behind a setting |
+//! | `time`, `duration` | `Int64` | micros, of a time since midnight, beyond 6 digits nanos; 24:00:00 is kept. `Time64` would be a newer server's, behind a setting |
+//! | `interval` | `String` | its ISO 8601 text, as Debezium writes it (`P0Y-1M3DT0H0M-0.5S`) |
+//! | `bits(n)` | `String` | n digits 0 and 1 |
 //!
 //! Dates and times are held from 1900 to 2299, the range that every server documents. Newer ones take and print the years 1 to 9999 for
-//! `DateTime64` (seen on 26.7), older ones wrap silently, so what lies outside is refused on all.
+//! `DateTime64` (seen on 26.7), older ones wrap silently, so what lies outside is refused on all; and so are infinity and NaN of times and
+//! decimals, which no type has.
 
 use std::fmt;
 
 use super::{NameError, Refusal};
 use crate::types::LogicalType;
-use crate::value::{Value, per_second};
+use crate::value::{INFINITY, NEGATIVE_INFINITY, Value, per_second};
 
 /// The most digits of a `Decimal`: what 256 bits hold.
 pub const DECIMAL_PRECISION_MAX: u32 = 76;
@@ -99,7 +102,7 @@ pub const fn column_type(ty: LogicalType) -> ColumnType {
         LogicalType::Int8 => ColumnType::Int(8),
         LogicalType::Int16 => ColumnType::Int(16),
         LogicalType::Int32 => ColumnType::Int(32),
-        LogicalType::Int64 | LogicalType::Time { .. } => ColumnType::Int(64),
+        LogicalType::Int64 | LogicalType::Time { .. } | LogicalType::Duration { .. } => ColumnType::Int(64),
         LogicalType::UInt8 => ColumnType::UInt(8),
         LogicalType::UInt16 => ColumnType::UInt(16),
         LogicalType::UInt32 => ColumnType::UInt(32),
@@ -109,7 +112,13 @@ pub const fn column_type(ty: LogicalType) -> ColumnType {
         LogicalType::Decimal { precision, scale } if precision <= DECIMAL_PRECISION_MAX => {
             ColumnType::Decimal { precision: precision as u8, scale: scale as u8 }
         }
-        LogicalType::Decimal { .. } | LogicalType::Numeric | LogicalType::Text | LogicalType::Json | LogicalType::Bytes => ColumnType::String,
+        LogicalType::Decimal { .. }
+        | LogicalType::Numeric
+        | LogicalType::Text
+        | LogicalType::Json
+        | LogicalType::Bytes
+        | LogicalType::Interval
+        | LogicalType::Bits { .. } => ColumnType::String,
         LogicalType::Uuid => ColumnType::Uuid,
         LogicalType::Date => ColumnType::Date32,
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => ColumnType::DateTime64(if ty.counts_nanos() { 9 } else { 6 }),
@@ -157,13 +166,16 @@ pub fn logical_type(text: &str) -> Option<(LogicalType, bool)> {
 
 /// Whether any value of a type can be refused: those of the others need not be looked at.
 pub const fn may_refuse(ty: LogicalType) -> bool {
-    matches!(ty, LogicalType::Date | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. })
+    use LogicalType::{Date, Decimal, Numeric, Timestamp, TimestampTz};
+    matches!(ty, Date | Timestamp { .. } | TimestampTz { .. } | Decimal { .. } | Numeric)
 }
 
-/// Why a value of a type cannot be held exactly, if it cannot. Only days and instants can be refused: everything else has a column type that
-/// takes each of its values. Costs a comparison.
+/// Why a value of a type cannot be held exactly, if it cannot: a day or an instant outside the range, infinity, a decimal that is no number.
+/// Everything else has a column type that takes each of its values. Costs a comparison.
 pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
     let held = match *value {
+        Value::NotFinite(v) => return Some(super::no_number(v)),
+        Value::Timestamp(INFINITY | NEGATIVE_INFINITY) => return Some(Refusal::Infinite),
         Value::Date(days) => (FIRST_DAY..=LAST_DAY).contains(&i64::from(days)),
         Value::Timestamp(units) => (FIRST_DAY..=LAST_DAY).contains(&units.div_euclid(per_second(ty) * 86_400)),
         _ => true,
@@ -213,6 +225,9 @@ mod tests {
             ("timestamp(0)", "DateTime64(6, 'UTC')", Some(8)),
             ("timestamptz(6)", "DateTime64(6, 'UTC')", Some(8)),
             ("timestamptz(7)", "DateTime64(9, 'UTC')", Some(8)),
+            ("duration(6)", "Int64", Some(8)),
+            ("interval", "String", None),
+            ("bits(64)", "String", None),
         ] {
             assert_eq!(column_type(ty(logical)).to_string(), column);
             assert_eq!(column_type(ty(logical)).width(), width, "{logical}");
@@ -248,12 +263,16 @@ mod tests {
         }
         let first = i64::from(day(1900, 1, 1)) * 86_400_000_000;
         let end = i64::from(day(2300, 1, 1)) * 86_400_000_000;
-        for (micros, held) in [(first, true), (first - 1, false), (end - 1, true), (end, false), (i64::MAX, false), (i64::MIN, false)] {
-            assert_eq!(refuse(ty("timestamp(6)"), &Value::Timestamp(micros)).is_none(), held, "{micros}");
+        for (micros, held) in [(first, true), (first - 1, false), (end - 1, true), (end, false), (i64::MAX - 1, false), (i64::MIN + 1, false)] {
+            let refused = refuse(ty("timestamp(6)"), &Value::Timestamp(micros));
+            assert_eq!(refused, (!held).then_some(Refusal::Range), "{micros}");
+        }
+        for infinite in [INFINITY, NEGATIVE_INFINITY] {
+            assert_eq!(refuse(ty("timestamp(9)"), &Value::Timestamp(infinite)), Some(Refusal::Infinite));
         }
         assert_eq!(refuse(ty("timestamptz(9)"), &Value::Timestamp(first * 1000)), None);
         assert_eq!(refuse(ty("timestamptz(9)"), &Value::Timestamp(first * 1000 - 1)), Some(Refusal::Range));
-        assert_eq!(refuse(ty("timestamptz(9)"), &Value::Timestamp(i64::MAX)), None);
+        assert_eq!(refuse(ty("timestamptz(9)"), &Value::Timestamp(i64::MAX - 1)), None);
     }
 
     #[test]

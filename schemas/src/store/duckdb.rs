@@ -9,8 +9,13 @@
 //! | `json` | `JSON` | its text, byte for byte; refused where DuckDB's own cast to JSON would refuse it, since one such document breaks every query over the column |
 //! | `date` | `DATE` | the two days that mean ±infinity are refused |
 //! | `time(0..6)`, beyond | `TIME`, `TIME_NS` | 24:00:00 too |
-//! | `timestamp(0..6)`, beyond | `TIMESTAMP`, `TIMESTAMP_NS` | the values that mean ±infinity, and those before the first day that DuckDB converts, are refused |
-//! | `timestamptz` | `TIMESTAMP WITH TIME ZONE` | micros; nanos that are not whole micros are refused |
+//! | `timestamp(0..6)`, beyond | `TIMESTAMP`, `TIMESTAMP_NS` | infinity too; those before the first day that DuckDB converts are refused |
+//! | `timestamptz` | `TIMESTAMP WITH TIME ZONE` | infinity too; micros: nanos are cut |
+//! | `duration` | `INTERVAL` | micros alone; nanos are cut |
+//! | `interval` | `INTERVAL` | its three parts |
+//! | `bits(n)` | `BIT` | its digits |
+//!
+//! NaN and infinity of decimals are refused: no column type has them.
 //!
 //! Checked against DuckDB 1.5.6. Its infinities are ordinary numbers at the end of the range, so an unchecked finite value becomes one.
 
@@ -22,7 +27,7 @@ use serde::de::IgnoredAny;
 use super::{NameError, Refusal, micros, within};
 use crate::table::TableSchema;
 use crate::types::LogicalType;
-use crate::value::Value;
+use crate::value::{INFINITY, NEGATIVE_INFINITY, Value};
 
 /// The most digits of a `DECIMAL`: what 128 bits hold.
 pub const DECIMAL_PRECISION_MAX: u32 = 38;
@@ -60,6 +65,8 @@ pub fn column_type(ty: LogicalType) -> Cow<'static, str> {
         LogicalType::Timestamp { .. } if ty.counts_nanos() => "TIMESTAMP_NS",
         LogicalType::Timestamp { .. } => "TIMESTAMP",
         LogicalType::TimestampTz { .. } => "TIMESTAMP WITH TIME ZONE",
+        LogicalType::Duration { .. } | LogicalType::Interval => "INTERVAL",
+        LogicalType::Bits { .. } => "BIT",
         LogicalType::Json => "JSON",
     })
 }
@@ -91,6 +98,7 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
         "TIMESTAMP" => LogicalType::Timestamp { digits: 6 },
         "TIMESTAMP_NS" => LogicalType::Timestamp { digits: 9 },
         "TIMESTAMP WITH TIME ZONE" => LogicalType::TimestampTz { digits: 6 },
+        "INTERVAL" => LogicalType::Interval,
         "JSON" => LogicalType::Json,
         _ => {
             let (precision, scale) = column_type.strip_prefix("DECIMAL(")?.strip_suffix(')')?.split_once(',')?;
@@ -101,7 +109,16 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
 
 /// Whether any value of a type can be refused: those of the others need not be looked at.
 pub const fn may_refuse(ty: LogicalType) -> bool {
-    matches!(ty, LogicalType::Date | LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } | LogicalType::Json)
+    use LogicalType::{Date, Decimal, Duration, Interval, Json, Numeric, Timestamp, TimestampTz};
+    matches!(ty, Date | Timestamp { .. } | TimestampTz { .. } | Duration { .. } | Interval | Json | Decimal { .. } | Numeric)
+}
+
+/// Whether a fraction of a second is finer than its column, so that it is cut.
+pub const fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
+    match ty {
+        LogicalType::TimestampTz { .. } | LogicalType::Duration { .. } => super::cuts_micros(ty, value),
+        _ => false,
+    }
 }
 
 /// Whether a value of a column cannot be held exactly, and why. NULL is always held.
@@ -110,8 +127,17 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
         Value::Date(days) => date(days).err(),
         Value::Timestamp(units) => timestamp(ty, units).err(),
         Value::Json(text) => document(text).err(),
+        Value::NotFinite(v) => Some(super::no_number(v)),
+        // Read as text, whose sign comes after its digits are a number.
+        Value::Duration(units) => (duration(ty, units) == i64::MIN).then_some(Refusal::Range),
+        Value::Interval(v) => (v.micros == i64::MIN || v.months == i32::MIN || v.days == i32::MIN).then_some(Refusal::Range),
         _ => None,
     }
+}
+
+/// The same of a column of a key, which is not cut either: two keys that differ in what is cut would be one row.
+pub fn refuse_in_key(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
+    refuse(ty, value).or(cuts(ty, value).then_some(Refusal::Precision))
 }
 
 /// Days since 1970-01-01 as `DATE` counts them.
@@ -119,11 +145,19 @@ pub fn date(days: i32) -> Result<i32, Refusal> {
     within(days, &DAYS)
 }
 
-/// A timestamp in its type's unit as its column counts it: nanos for `TIMESTAMP_NS`, micros for the others.
+/// Micros of a duration in its type's unit.
+pub const fn duration(ty: LogicalType, units: i64) -> i64 {
+    micros(ty, units)
+}
+
+/// A timestamp in its type's unit as its column counts it: nanos for `TIMESTAMP_NS`, micros for the others; infinity is the last number of
+/// either sign.
 pub fn timestamp(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
     match ty {
+        _ if units == INFINITY => Ok(i64::MAX),
+        _ if units == NEGATIVE_INFINITY => Ok(-i64::MAX),
         LogicalType::Timestamp { .. } if ty.counts_nanos() => within(units, &NANOS),
-        _ => within(micros(ty, units)?, &MICROS),
+        _ => within(micros(ty, units), &MICROS),
     }
 }
 
@@ -198,7 +232,7 @@ mod tests {
             assert_eq!(logical_type(column), Some(ty(back)), "{column}");
         }
         assert_eq!(logical_type("INTEGER[]"), None);
-        assert_eq!(logical_type("INTERVAL"), None);
+        assert_eq!(logical_type("INTERVAL"), Some(LogicalType::Interval));
     }
 
     /// The first and last days are those of DuckDB's documentation: 5877642-06-25 BC to 5881580-07-10 for dates, 290309-12-22 BC to
@@ -215,13 +249,13 @@ mod tests {
         let first = day(-290_308, 12, 22) * 86_400_000_000;
         for name in ["timestamp(6)", "timestamptz(0)"] {
             assert_eq!(timestamp(ty(name), first), Ok(first));
-            for never in [first - 1, i64::MIN, -i64::MAX, i64::MAX] {
+            for never in [first - 1, -i64::MAX, i64::MIN + 2] {
                 assert_eq!(timestamp(ty(name), never), Err(Refusal::Range), "{name} {never}");
             }
         }
         let first = day(1677, 9, 22) * 86_400_000_000_000;
         assert_eq!(timestamp(ty("timestamp(9)"), first), Ok(first));
-        for never in [first - 1, -i64::MAX, i64::MIN, i64::MAX] {
+        for never in [first - 1, -i64::MAX] {
             assert_eq!(timestamp(ty("timestamp(7)"), never), Err(Refusal::Range), "{never}");
         }
     }
@@ -229,7 +263,9 @@ mod tests {
     #[test]
     fn nanos_of_an_instant_pass_only_where_micros_hold_them() {
         assert_eq!(timestamp(ty("timestamptz(9)"), -1_000), Ok(-1));
-        assert_eq!(timestamp(ty("timestamptz(9)"), 1_001), Err(Refusal::Precision));
+        assert_eq!(timestamp(ty("timestamptz(9)"), 1_001), Ok(1));
+        assert_eq!(refuse_in_key(ty("timestamptz(9)"), &Value::Timestamp(1_001)), Some(Refusal::Precision));
+        assert_eq!([timestamp(ty("timestamp(9)"), INFINITY), timestamp(ty("timestamptz(6)"), NEGATIVE_INFINITY)], [Ok(i64::MAX), Ok(-i64::MAX)]);
         assert_eq!(timestamp(ty("timestamptz(9)"), i64::MIN / 1000 * 1000), Ok(i64::MIN / 1000));
         assert_eq!(timestamp(ty("timestamp(9)"), 1_001), Ok(1_001));
         assert_eq!(refuse(ty("time(9)"), &Value::Time(1)), None);

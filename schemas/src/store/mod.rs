@@ -1,6 +1,7 @@
 //! What each store can hold: the tables logical type ↔ column type, and the values that a store cannot hold exactly.
 //!
-//! Every value of every logical type arrives exactly, or is refused by name. A refusal is found before the change is folded, so a batch never
+//! Every value of every logical type arrives exactly, or is refused by name; only a fraction of a second finer than a store's micros is cut,
+//! which is counted (cases TMP-02, TMP-09). A refusal is found before the change is folded, so a batch never
 //! meets a value that its store cannot take, and one bad record never holds up the others (law 11). Everything here is pure and allocates
 //! nothing per value.
 
@@ -13,7 +14,7 @@ use std::ops::RangeBounds;
 use crate::row;
 use crate::table::TableSchema;
 use crate::types::LogicalType;
-use crate::value::Value;
+use crate::value::{INFINITY, NEGATIVE_INFINITY, NotFinite, Value};
 use crate::wire::{Reader, WireError};
 
 /// Why a store cannot hold a value exactly. The change that carries it is dead-lettered for the replicas in that store; others keep it.
@@ -29,6 +30,10 @@ pub enum Refusal {
     Malformed,
     /// A key too long for the store's index.
     KeyLength,
+    /// Infinity, where the column's type has none.
+    Infinite,
+    /// NaN, where the column's type has none.
+    NotANumber,
 }
 
 impl Refusal {
@@ -40,6 +45,8 @@ impl Refusal {
             Self::Precision => "value.too_precise",
             Self::Malformed => "value.malformed",
             Self::KeyLength => "value.key_too_long",
+            Self::Infinite => "value.infinite",
+            Self::NotANumber => "value.not_a_number",
         }
     }
 }
@@ -61,12 +68,25 @@ pub fn refuse_key(
     Ok(None)
 }
 
-/// Micros of a time or timestamp in its type's unit, where they hold it.
-fn micros(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    match ty.counts_nanos() {
-        false => Ok(units),
-        true if units % 1000 == 0 => Ok(units / 1000),
-        true => Err(Refusal::Precision),
+/// Micros of a time or timestamp in its type's unit; a finer fraction is cut, never rounded, so that no second changes (cases TMP-02, TMP-09).
+const fn micros(ty: LogicalType, units: i64) -> i64 {
+    if ty.counts_nanos() { units.div_euclid(1000) } else { units }
+}
+
+/// Whether a store whose times count micros keeps less of a value than it has. It is counted, and the landed value is the one before it.
+const fn cuts_micros(ty: LogicalType, value: &Value<'_>) -> bool {
+    match *value {
+        Value::Timestamp(INFINITY | NEGATIVE_INFINITY) => false,
+        Value::Time(units) | Value::Timestamp(units) | Value::Duration(units) => ty.counts_nanos() && units % 1000 != 0,
+        _ => false,
+    }
+}
+
+/// Why a store without decimals that are no numbers cannot hold one.
+const fn no_number(value: NotFinite) -> Refusal {
+    match value {
+        NotFinite::Nan => Refusal::NotANumber,
+        NotFinite::Infinity | NotFinite::NegativeInfinity => Refusal::Infinite,
     }
 }
 

@@ -115,7 +115,10 @@ impl Table {
                 "uuid" => Kind::Uuid,
                 "date" => Kind::Date,
                 "time" => Kind::Time,
+                "time(9)" => Kind::TimeNanos,
                 "timestamp" => Kind::Timestamp,
+                "timestamp(9)" => Kind::TimestampNanos,
+                "interval" => Kind::Interval,
                 "timestamptz" => Kind::TimestampTz,
                 "json" => Kind::Json,
                 other => Kind::Decimal(other.strip_prefix("decimal(")?.strip_suffix(')')?.parse().ok()?),
@@ -239,7 +242,8 @@ impl Table {
         let fields = self.schema.as_deref().unwrap_or_default();
         let row = |image: &str| serde_json::json!({ "type": "struct", "fields": fields, "optional": true, "name": format!("case.{table}.Value"), "field": image });
         let text = |name: &str| serde_json::json!({ "type": "string", "optional": false, "field": name });
-        let source = serde_json::json!({ "type": "struct", "fields": [text("version"), text("connector")], "optional": false, "field": "source" });
+        let connector = format!("io.debezium.connector.{}.Source", self.connector);
+        let source = serde_json::json!({ "type": "struct", "fields": [text("version"), text("connector")], "optional": false, "name": connector, "field": "source" });
         let time = serde_json::json!({ "type": "int64", "optional": true, "field": "ts_ms" });
         serde_json::json!({ "type": "struct", "fields": [row("before"), row("after"), source, text("op"), time], "optional": false, "name": format!("case.{table}.Envelope") })
     }

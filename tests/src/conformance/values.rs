@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use landfall::sink::Claim;
 use landfall_schemas::store::{Refusal, clickhouse, duckdb, postgres};
+use landfall_schemas::value::{Interval, NotFinite};
 use landfall_schemas::wire::Reader;
 use landfall_schemas::{Decimal, LogicalType, Value, decimal, row};
 
@@ -47,6 +48,13 @@ const TYPES: &[&str] = &[
     "timestamptz(0)",
     "timestamptz(6)",
     "timestamptz(9)",
+    "duration(0)",
+    "duration(6)",
+    "duration(9)",
+    "interval",
+    "bits(1)",
+    "bits(12)",
+    "bits(70)",
     "json",
 ];
 
@@ -65,9 +73,11 @@ fn samples(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, ty: LogicalTy
         add(Value::Int(v));
         add(Value::Time(v));
         add(Value::Timestamp(v));
+        add(Value::Duration(v));
         for nanos in [1, 1_000] {
             add(Value::Time(v.saturating_mul(nanos)));
             add(Value::Timestamp(v.saturating_mul(nanos)));
+            add(Value::Duration(v.saturating_mul(nanos)));
         }
         add(Value::Date(v.clamp(i32::MIN.into(), i32::MAX.into()) as i32));
     }
@@ -75,6 +85,18 @@ fn samples(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, ty: LogicalTy
     for days in [-719_162, -141_427, -25_567, 120_529, 2_932_896, -719_528] {
         add(Value::Date(days));
         add(Value::Timestamp(i64::from(days) * 86_400_000_000));
+    }
+    for (months, days, micros) in [(0, 0, 0), (29, 7, 22_089_250_000), (-1, 3, -500_000), (2_136_000_000, 0, 0), (-14, -3, 1), (1, 0, 0), (0, 30, 0)]
+    {
+        add(Value::Interval(Interval { months, days, micros }));
+    }
+    for v in [NotFinite::Nan, NotFinite::Infinity, NotFinite::NegativeInfinity] {
+        add(Value::NotFinite(v));
+    }
+    if let LogicalType::Bits { length } = ty {
+        for text in ["0", "1", "10", "01"] {
+            add(Value::Bits(&text.repeat(length as usize)[..length as usize]));
+        }
     }
     for v in [0, 1, u64::MAX, i64::MAX as u64 + 1] {
         add(Value::UInt(v));
@@ -157,6 +179,16 @@ fn add_random(ty: LogicalType, random: &mut Random, add: &mut impl FnMut(Value<'
             add(Value::Timestamp(int));
         }
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => add(Value::Timestamp(int >> 8)),
+        LogicalType::Duration { .. } if ty.counts_nanos() => add(Value::Duration((int >> 12) * 1_000)),
+        LogicalType::Duration { .. } => add(Value::Duration(int)),
+        LogicalType::Interval => {
+            let part = random.next() as i32 >> random.below(32);
+            add(Value::Interval(Interval { months: part, days: (bits >> 32) as i32 >> random.below(32), micros: int }));
+        }
+        LogicalType::Bits { length } => {
+            let digits: String = (0..length).map(|_| if random.below(2) == 0 { '0' } else { '1' }).collect();
+            add(Value::Bits(&digits));
+        }
         _ => add(Value::Int(int)),
     }
 }
@@ -202,7 +234,7 @@ pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &
     let mut random = Random(11);
     for (at, text) in TYPES.iter().enumerate() {
         let ty: LogicalType = text.parse().expect(text);
-        if ty.is_float() || ty == LogicalType::Json {
+        if ty.is_float() || matches!(ty, LogicalType::Json | LogicalType::Interval) {
             continue;
         }
         let schema = schema(&[("v", "text"), ("k", text)], &["k"]);
@@ -213,6 +245,10 @@ pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &
             // One sample a canonical value: 1.0 and 1.00 are one key. Long keys are another rule.
             let mut canonical = Vec::new();
             let value = row::read(ty, &mut Reader::new(&sample)).expect("our own value");
+            // What is no number is no key.
+            if matches!(value, Value::NotFinite(_)) {
+                continue;
+            }
             landfall_schemas::key::encode(ty, value, &mut canonical).expect("a key");
             if sample.len() < 1000 {
                 let _ = keys.entry(canonical).or_insert(sample);

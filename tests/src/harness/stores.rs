@@ -13,9 +13,12 @@
 //! | text | as it is | as it is | as it is | as it is |
 //! | bytes | lower-case hex | `encode(_, 'hex')` | `lower(hex(_))` | `lower(hex(_))` |
 //! | uuid, date | lower-case text; `YYYY-MM-DD` | `::text` | `toString` | `::VARCHAR` |
-//! | time | `HH:MM:SS.ffffff` | `to_char` of the interval | micros since midnight | `::VARCHAR` |
-//! | timestamp | `YYYY-MM-DDTHH:MM:SS.ffffff` | `to_char` | `formatDateTime` | `strftime` |
+//! | time, also a span | `[-]HH:MM:SS.ffffff` | `::text` of the interval | micros | `::VARCHAR` |
+//! | time(9) | the same with nine digits | the same | nanos | `::VARCHAR` |
+//! | timestamp | `YYYY-MM-DDTHH:MM:SS.ffffff`, `infinity` | `to_char` | `formatDateTime` | `strftime` |
+//! | timestamp(9) | the same with nine digits | `to_char` and zeros | `toString` | `strftime` |
 //! | timestamptz | the same in UTC, with `Z` | `to_char` in UTC | `formatDateTime` in UTC | `strftime` in UTC |
+//! | interval | months, days, micros | `::text` | the ISO text | `::VARCHAR` |
 //! | json | members sorted, no blanks | `::text` | the text | `::VARCHAR` |
 //!
 //! NULL is `None` in all of them.
@@ -51,10 +54,16 @@ pub enum Kind {
     Uuid,
     /// Day.
     Date,
-    /// Time of day.
+    /// Time of day, or a span of time.
     Time,
+    /// The same to the nanosecond.
+    TimeNanos,
     /// Date and time without a zone.
     Timestamp,
+    /// The same to the nanosecond.
+    TimestampNanos,
+    /// Span of the calendar.
+    Interval,
     /// Instant.
     TimestampTz,
     /// Document.
@@ -70,7 +79,10 @@ impl Kind {
             Self::Numeric if text.contains('.') => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
             Self::Uuid => text.to_ascii_lowercase(),
             Self::Date => text.replace(" (BC)", " BC"),
-            Self::Time => time(text),
+            Self::Time => time(text, 6),
+            Self::TimeNanos => time(text, 9),
+            Self::TimestampNanos if text.contains('.') => format!("{text:0<29}"),
+            Self::Interval => interval(text),
             Self::Json => serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |v| v.to_string()),
             _ => text.to_owned(),
         }
@@ -79,9 +91,13 @@ impl Kind {
     fn postgres(self, column: &str) -> String {
         match self {
             Self::Bytes => format!("encode({column}, 'hex')"),
-            Self::Time => format!("to_char({column}::interval, 'HH24:MI:SS.US')"),
-            Self::Timestamp => format!("to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.US')"),
-            Self::TimestampTz => format!("to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"),
+            Self::Time | Self::TimeNanos => format!("{column}::interval::text"),
+            Self::Timestamp | Self::TimestampNanos => {
+                format!("CASE WHEN isfinite({column}) THEN to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.US') ELSE {column}::text END")
+            }
+            Self::TimestampTz => format!(
+                "CASE WHEN isfinite({column}) THEN to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') ELSE {column}::text END"
+            ),
             _ => format!("{column}::text"),
         }
     }
@@ -90,9 +106,11 @@ impl Kind {
         match self {
             Self::Decimal(scale) => format!("toDecimalString({column}, {scale})"),
             Self::Bytes => format!("lower(hex({column}))"),
+            // The formatter knows six digits.
+            Self::TimestampNanos => format!("replaceOne(toString({column}), ' ', 'T')"),
             Self::Timestamp => format!("formatDateTime({column}, '%Y-%m-%dT%H:%i:%S.%f', 'UTC')"),
             Self::TimestampTz => format!("formatDateTime({column}, '%Y-%m-%dT%H:%i:%S.%fZ', 'UTC')"),
-            Self::Text | Self::Json | Self::Numeric => column.to_owned(),
+            Self::Text | Self::Json | Self::Numeric | Self::Interval => column.to_owned(),
             _ => format!("toString({column})"),
         }
     }
@@ -101,20 +119,75 @@ impl Kind {
         match self {
             Self::Bytes => format!("lower(hex({column}))"),
             Self::Timestamp => format!("strftime({column}, '%Y-%m-%dT%H:%M:%S.%f')"),
+            Self::TimestampNanos => format!("strftime({column}, '%Y-%m-%dT%H:%M:%S.%n')"),
             Self::TimestampTz => format!("strftime({column} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')"),
             _ => format!("{column}::VARCHAR"),
         }
     }
 }
 
-/// `HH:MM:SS.ffffff` from the same with fewer digits, or from micros since midnight.
-fn time(text: &str) -> String {
-    if let Ok(micros) = text.parse::<u64>() {
-        let seconds = micros / 1_000_000;
-        return format!("{:02}:{:02}:{:02}.{:06}", seconds / 3600, seconds / 60 % 60, seconds % 60, micros % 1_000_000);
+/// `[-]HH:MM:SS.fff…` with so many digits, from the same with others, or from a count of the last one's units.
+fn time(text: &str, digits: usize) -> String {
+    if let Ok(units) = text.parse::<i64>() {
+        let per = 10_u64.pow(digits as u32);
+        let (sign, units) = (if units < 0 { "-" } else { "" }, units.unsigned_abs());
+        let seconds = units / per;
+        return format!("{sign}{:02}:{:02}:{:02}.{:0digits$}", seconds / 3600, seconds / 60 % 60, seconds % 60, units % per);
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    format!("{whole}.{fraction:0<6}")
+    format!("{whole}.{fraction:0<digits$}")
+}
+
+/// Months, days and micros, from `1 year 2 mons 3 days 04:05:06.7` or `P1Y2M3DT4H5M6.7S`, each part with its sign.
+fn interval(text: &str) -> String {
+    let micros = |seconds: &str, sign: i64| {
+        let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let fraction: i64 = format!("{fraction:0<6}").parse().expect("digits");
+        sign * (whole.parse::<i64>().expect("digits") * 1_000_000 + fraction)
+    };
+    let signed = |text: &str| text.strip_prefix('-').map_or((1, text.to_owned()), |rest| (-1, rest.to_owned()));
+    let (mut months, mut days, mut total) = (0, 0, 0);
+    if let Some(iso) = text.strip_prefix('P') {
+        let (mut is_time, mut amount) = (false, String::new());
+        for c in iso.chars() {
+            let number = |amount: &str| amount.parse::<i64>().unwrap_or_default();
+            match c {
+                'T' => is_time = true,
+                'Y' => months += number(&amount) * 12,
+                'M' if !is_time => months += number(&amount),
+                'D' => days = number(&amount),
+                'H' => total += number(&amount) * 3_600_000_000,
+                'M' => total += number(&amount) * 60_000_000,
+                'S' => {
+                    let (sign, seconds) = signed(&amount);
+                    total += micros(&seconds, sign);
+                }
+                c => {
+                    amount.push(c);
+                    continue;
+                }
+            }
+            amount.clear();
+        }
+    } else {
+        let mut words = text.split(' ');
+        while let Some(word) = words.next() {
+            if word.contains(':') {
+                let (sign, clock) = signed(word);
+                let parts: Vec<&str> = clock.splitn(3, ':').collect();
+                let whole: i64 = parts[0].parse::<i64>().expect("hours") * 60 + parts[1].parse::<i64>().expect("minutes");
+                total = sign * whole * 60_000_000 + micros(parts[2], sign);
+                continue;
+            }
+            let amount: i64 = word.parse().expect("an amount");
+            match words.next().expect("a unit").trim_end_matches('s') {
+                "year" => months += amount * 12,
+                "mon" | "month" => months += amount,
+                _ => days = amount,
+            }
+        }
+    }
+    format!("{months} months {days} days {total} micros")
 }
 
 /// A column to be read.
@@ -384,6 +457,10 @@ mod tests {
             (Kind::Float32, &["1.1754944e-38", "0.000000000000000000000000000000000000011754944"]),
             (Kind::Numeric, &["1.50", "1.5", "1.5000"]),
             (Kind::Time, &["12:34:56.7", "12:34:56.700000", "45296700000"]),
+            (Kind::Time, &["-838:59:59", "-838:59:59.000000", "-3020399000000"]),
+            (Kind::TimeNanos, &["13:00:01.7029051", "46801702905100"]),
+            (Kind::Interval, &["2 years 5 mons 7 days 06:08:09.25", "2 years 5 months 7 days 06:08:09.25", "P2Y5M7DT6H8M9.25S"]),
+            (Kind::Interval, &["-1 mons +3 days -00:00:00.5", "-1 months 3 days -00:00:00.5", "P0Y-1M3DT0H0M-0.5S"]),
             (Kind::Json, &[r#"{"b": 1, "a": [1, 2]}"#, r#"{"a":[1,2],"b":1}"#]),
         ] {
             let canonical: std::collections::BTreeSet<String> = texts.iter().map(|t| kind.canonical(t)).collect();

@@ -51,6 +51,7 @@ fn live_texts(store: &Store, target: &Target) -> Vec<Vec<Option<String>>> {
             LogicalType::Float32 => Value::Float32(f32::from_bits(found.parse().expect("bits"))).write_text(ty, &mut out),
             LogicalType::Float64 => Value::Float64(f64::from_bits(found.parse().expect("bits"))).write_text(ty, &mut out),
             LogicalType::Time { .. } => Value::Time(found.parse().expect("units")).write_text(ty, &mut out),
+            LogicalType::Duration { .. } => Value::Duration(found.parse().expect("units")).write_text(ty, &mut out),
             LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits } => {
                 let (seconds, fraction) = found.split_once('.').expect("a fraction");
                 // More digits than the type has would be a value of another precision.

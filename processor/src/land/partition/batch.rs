@@ -275,7 +275,7 @@ impl Partition {
     }
 
     /// What of a change the store cannot hold: the place of the column and the code. A change without a row has nothing to hold.
-    fn refused(&self, at: usize, change: &Change<'_>, known: &Known) -> Result<Blame, WireError> {
+    fn refused(&mut self, at: usize, change: &Change<'_>, known: &Known) -> Result<Blame, WireError> {
         let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok(None) };
         let mut reader = Reader::new(after);
         for (i, (column, judged)) in known.schema.columns().iter().zip(&known.judged).enumerate() {
@@ -284,11 +284,13 @@ impl Partition {
                 continue;
             }
             let value = row::read(column.ty, &mut reader)?;
-            if let Some(code) = (refuse.value)(column.ty, &value)
-                && !change.unauthored.contains(i)
-            {
+            if change.unauthored.contains(i) {
+                continue;
+            }
+            if let Some(code) = (refuse.value)(column.ty, &value) {
                 return Ok(Some((i, code)));
             }
+            self.pending_counts.cut += u64::from((refuse.cuts)(column.ty, &value));
         }
         match (self.overlay.entries[at].key_row, change.key) {
             (None, Some(plain)) => self.refused_key(&known.schema, plain),

@@ -19,6 +19,8 @@ pub struct Refuse {
     pub may: fn(LogicalType) -> bool,
     /// A value of a column; the code under which the change is dead-lettered, or nothing.
     pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
+    /// Whether less of a value is kept than it has: a fraction of a second that is finer than the store's. Counted, not refused.
+    pub cuts: fn(LogicalType, &Value<'_>) -> bool,
     /// A key, encoded as [`sink::Delta::key`] is.
     pub key: fn(&TableSchema, &[u8]) -> Result<Blame, WireError>,
 }

@@ -206,7 +206,7 @@ impl Column {
             (ColumnType::Int(8) | ColumnType::UInt(8), Value::Int(v)) => out.push(v as u8),
             (ColumnType::Int(16) | ColumnType::UInt(16), Value::Int(v)) => out.put_u16_le(v as u16),
             (ColumnType::Int(32) | ColumnType::UInt(32), Value::Int(v)) => out.put_u32_le(v as u32),
-            (ColumnType::Int(64), Value::Int(v) | Value::Time(v)) => out.put_i64_le(v),
+            (ColumnType::Int(64), Value::Int(v) | Value::Time(v) | Value::Duration(v)) => out.put_i64_le(v),
             (ColumnType::UInt(64), Value::UInt(v)) => out.put_u64_le(v),
             (ColumnType::Float32, Value::Float32(v)) => out.put_f32_le(v),
             (ColumnType::Float64, Value::Float64(v)) => out.put_f64_le(v),
@@ -223,7 +223,12 @@ impl Column {
                 let plain = if self.in_key && self.ty == LogicalType::Numeric { without_trailing_zeros(scratch) } else { scratch };
                 put_text(out, plain.as_bytes());
             }
-            (ColumnType::String, Value::Text(v) | Value::Json(v)) => put_text(out, v.as_bytes()),
+            (ColumnType::String, Value::Interval(v)) => {
+                scratch.clear();
+                v.write_iso(scratch);
+                put_text(out, scratch.as_bytes());
+            }
+            (ColumnType::String, Value::Text(v) | Value::Json(v) | Value::Bits(v)) => put_text(out, v.as_bytes()),
             (ColumnType::String, Value::Bytes(v)) => put_text(out, v),
             (ColumnType::Uuid, Value::Uuid(v)) => {
                 // Two little-endian halves, the high one first.

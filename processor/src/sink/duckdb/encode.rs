@@ -4,6 +4,7 @@
 //! appended the buffers come back empty. So the memory is that of one chunk, whatever the size of a landing, and nothing is allocated per row.
 //! Values are checked again where an unchecked one would silently become another (`store::duckdb`).
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use duckdb::arrow::array::{
@@ -18,6 +19,7 @@ use duckdb::arrow::datatypes::{
 use duckdb::arrow::error::ArrowError;
 use duckdb::arrow::record_batch::RecordBatch;
 use landfall_schemas::store::{Refusal, duckdb as types};
+use landfall_schemas::value::Interval;
 use landfall_schemas::wire::{Reader, WireError};
 use landfall_schemas::{Column, Decimal, LogicalType, Value, row};
 
@@ -240,6 +242,8 @@ impl Cells {
             LogicalType::Bytes => Data::Bytes { ends: Lent::default(), bytes: Lent::default() },
             // A document is appended as text: a cast would not change it, and the appender makes none between the two.
             LogicalType::Text | LogicalType::Json | LogicalType::Numeric | LogicalType::Decimal { .. } => text(),
+            // Spans and bits, too, are cast from text.
+            LogicalType::Duration { .. } | LogicalType::Interval | LogicalType::Bits { .. } => text(),
         };
         let mut cells = Self { name, ty, key: false, valid: Bits::default(), nulls: 0, data };
         cells.clear();
@@ -316,7 +320,11 @@ impl Cells {
             }
             (Data::Text { ends, bytes }, value) => {
                 match value {
-                    Value::Text(v) | Value::Json(v) => bytes.values.extend_from_slice(v.as_bytes()),
+                    Value::Text(v) | Value::Json(v) | Value::Bits(v) => bytes.values.extend_from_slice(v.as_bytes()),
+                    Value::Duration(units) => {
+                        push_interval(Interval { months: 0, days: 0, micros: types::duration(self.ty, units) }, &mut bytes.values)
+                    }
+                    Value::Interval(v) => push_interval(v, &mut bytes.values),
                     // Only an undeclared scale lets equal numbers have several texts.
                     Value::Decimal(v) => push_decimal(&v, self.key && self.ty == LogicalType::Numeric, &mut bytes.values),
                     Value::Time(v) => push_nanos_of_day(v, &mut bytes.values),
@@ -478,6 +486,12 @@ fn push_scaled(unscaled: i128, scale: i32, out: &mut Vec<u8>) {
         out.resize(out.len() + places - digits.len(), b'0');
         out.extend_from_slice(digits);
     }
+}
+
+/// Appends an interval as DuckDB reads one exactly: each part with its unit.
+fn push_interval(v: Interval, out: &mut Vec<u8>) {
+    let Interval { months, days, micros } = v;
+    write!(out, "{months} months {days} days {micros} microseconds").expect("a Vec takes every write");
 }
 
 /// Appends nanos since midnight as `HH:MM:SS.nnnnnnnnn`.

@@ -1,12 +1,13 @@
 //! Rows in Postgres' binary COPY format, as the stage takes them.
 //!
 //! A stage row is the number of its batch (negative for a tombstone) and the columns in the order of the table. Values go from the canonical
-//! row into the send buffer one by one, borrowed; nothing is allocated per row. What would be changed on the way (a day outside the calendar, a
-//! nanosecond) is an error here; what the server checks itself (NUL, documents) is left to it, since the lander asked `refuse` before.
+//! row into the send buffer one by one, borrowed; nothing is allocated per row. What would be changed on the way (a day outside the calendar) is
+//! an error here; what the server checks itself (NUL, documents) is left to it, since the lander asked `refuse` before.
 
 use bytes::{BufMut, BytesMut};
-use landfall_schemas::store::postgres::{date, numeric as numeric_fits, time, timestamp};
+use landfall_schemas::store::postgres::{date, duration, numeric as numeric_fits, time, timestamp};
 use landfall_schemas::store::{Refusal, postgres};
+use landfall_schemas::value::Interval;
 use landfall_schemas::wire::{Reader, WireError};
 use landfall_schemas::{Column, LogicalType, TableSchema, Value, row};
 
@@ -111,6 +112,7 @@ fn put(at: usize, ty: LogicalType, value: &Value<'_>, out: &mut BytesMut) -> Res
             numeric_fits(&v).map_err(refused)?;
             numeric::put(&v, out);
         }
+        Value::NotFinite(v) => numeric::put_not_finite(v, out),
         Value::Text(v) => put_bytes(v.as_bytes(), out),
         Value::Bytes(v) => put_bytes(v, out),
         Value::Json(v) => {
@@ -132,8 +134,27 @@ fn put(at: usize, ty: LogicalType, value: &Value<'_>, out: &mut BytesMut) -> Res
             out.put_i32(8);
             out.put_i64(timestamp(ty, units).map_err(refused)?);
         }
+        Value::Duration(units) => put_interval(Interval { months: 0, days: 0, micros: duration(ty, units) }, out),
+        Value::Interval(v) => put_interval(v, out),
+        Value::Bits(digits) => put_bits(digits, out),
     }
     Ok(())
+}
+
+fn put_interval(v: Interval, out: &mut BytesMut) {
+    out.put_i32(16);
+    out.put_i64(v.micros);
+    out.put_i32(v.days);
+    out.put_i32(v.months);
+}
+
+/// Count of bits, then the bits, the first one the highest of its byte.
+fn put_bits(digits: &str, out: &mut BytesMut) {
+    out.put_i32(4 + digits.len().div_ceil(8) as i32);
+    out.put_i32(digits.len() as i32);
+    for byte in digits.as_bytes().chunks(8) {
+        out.put_u8(byte.iter().enumerate().fold(0, |bits, (at, digit)| bits | (digit & 1) << (7 - at)));
+    }
 }
 
 /// An integer in the width of its column (`postgres::column_type`); the canonical row holds it to its type's range.

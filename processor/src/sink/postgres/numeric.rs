@@ -6,6 +6,7 @@
 
 use bytes::{BufMut, BytesMut};
 use landfall_schemas::Decimal;
+use landfall_schemas::value::NotFinite;
 
 const BASE: u64 = 10_000;
 const BASE_DIGITS: i64 = 4;
@@ -30,6 +31,19 @@ pub(super) fn put(value: &Decimal<'_>, out: &mut BytesMut) {
 /// Appends an unsigned integer as `numeric`.
 pub(super) fn put_u64(value: u64, out: &mut BytesMut) {
     put_small(value.into(), false, 0, 0, out);
+}
+
+/// Appends what is no number: no digits, and a sign of its own. Infinities are known to Postgres 14 and later.
+pub(super) fn put_not_finite(value: NotFinite, out: &mut BytesMut) {
+    let sign = match value {
+        NotFinite::Nan => 0xC000,
+        NotFinite::Infinity => 0xD000,
+        NotFinite::NegativeInfinity => 0xF000,
+    };
+    out.put_i32(8);
+    for word in [0, 0, sign, 0] {
+        out.put_u16(word);
+    }
 }
 
 /// `aligned` is the magnitude times 10^pad, so that its last base-10 000 digit ends at the point or a multiple of four places from it.

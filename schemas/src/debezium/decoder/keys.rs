@@ -166,7 +166,7 @@ impl Decoder {
             return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
         }
         let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
-            let fields = Schema::parse(text, "key")?.compile(&self.options);
+            let fields = Schema::parse(text, "key")?.compile(&self.options, false);
             self.next_id += 1;
             Ok(fields.map(|fields| {
                 let order = (0..fields.len()).collect();

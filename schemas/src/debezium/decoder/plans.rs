@@ -154,7 +154,7 @@ impl Decoder {
             let row = if self.options.dialect == Dialect::Flattened { Some(&schema) } else { schema.row() };
             let Some(row) = row else { return Ok(ValueSchema::Other) };
             self.next_id += 1;
-            Ok(ValueSchema::Rows { id: self.next_id, fields: row.compile(&self.options).map(Arc::new) })
+            Ok(ValueSchema::Rows { id: self.next_id, fields: row.compile(&self.options, schema.has_spans()).map(Arc::new) })
         })
     }
 }

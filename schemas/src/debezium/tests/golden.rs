@@ -63,10 +63,56 @@ fn canonical(ty: &str, text: &str) -> String {
         "varbinary" | "binary" | "tinyblob" | "blob" | "longblob" => text.to_ascii_lowercase(),
         "character" if ty.starts_with("character(") => text.trim_end_matches(' ').to_owned(),
         "date" => iso(text),
+        // MySQL's times may have three digits of hours; a sign is a sign.
         "time" => trimmed(text),
+        // One bit is a boolean to its connectors.
+        "bit" if ty == "bit(1)" => text.replace('0', "false").replace('1', "true"),
+        // A cast writes the mask of a single address, too.
+        "inet" => text.trim_end_matches(if text.contains(':') { "/128" } else { "/32" }).to_owned(),
+        // MariaDB writes a bit string without the zeros before it.
+        "bit" => text.trim_start_matches('0').to_owned(),
+        "interval" => interval(text),
+        // As written for this comparison: reference system, then well-known binary.
+        "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "geometrycollection" => extended(text),
         "timestamp" | "datetime" => trimmed(&iso(text).replace("+00", "")),
         _ => text.to_owned(),
     }
+}
+
+/// Postgres' own text of an interval (`-1 years -2 mons +3 days -04:05:06.000001`) in ISO 8601.
+fn interval(text: &str) -> String {
+    let (mut months, mut days, mut micros) = (0, 0, 0);
+    let mut parts = text.split(' ');
+    while let Some(part) = parts.next() {
+        if part.contains(':') {
+            let (sign, clock) = part.strip_prefix('-').map_or((1, part), |rest| (-1, rest));
+            let units: Vec<&str> = clock.split([':', '.']).collect();
+            let [hours, minutes, seconds] = [0, 1, 2].map(|at| units[at].parse::<i64>().expect("digits"));
+            let fraction: i64 = units.get(3).map_or(0, |f| format!("{f:0<6}").parse().expect("digits"));
+            micros = sign * (((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction);
+            continue;
+        }
+        let amount: i32 = part.parse().expect("an amount");
+        match parts.next().expect("a unit") {
+            "year" | "years" => months += amount * 12,
+            "mon" | "mons" => months += amount,
+            _ => days = amount,
+        }
+    }
+    let mut out = String::new();
+    crate::value::Interval { months, days, micros }.write_iso(&mut out);
+    out
+}
+
+/// `4326;0101000000…` as extended well-known binary, in the byte order that it is in; 0 is no reference system.
+fn extended(text: &str) -> String {
+    let Some((srid, wkb)) = text.split_once(';') else { return text.to_owned() };
+    let (srid, wkb): (u32, String) = (srid.parse().expect("a number"), wkb.to_ascii_lowercase());
+    if srid == 0 {
+        return wkb;
+    }
+    let number: String = srid.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect();
+    format!("{}20{number}{}", &wkb[..8], &wkb[10..])
 }
 
 fn float<F: std::str::FromStr + std::fmt::Debug>(text: &str) -> String
@@ -80,7 +126,7 @@ where
 fn decoded(ty: &str, text: &str) -> String {
     match ty.split(['(', ' ']).next().expect("a type") {
         "timestamp" | "datetime" => canonical("time", &text.replacen('T', " ", 1).replace('Z', "")),
-        "date" | "money" => text.to_owned(),
+        "date" | "money" | "interval" => text.to_owned(),
         _ => canonical(ty, text),
     }
 }
@@ -213,7 +259,7 @@ const CUSTOMERS: [(&str, &str); 6] = [
     ("balance", "decimal(12,2)"),
     ("created_at", "timestamptz(6)"),
 ];
-/// Columns of `t_time` that have no logical type yet.
+/// Columns of `t_time` whose source text the connector does not tell: a zone became UTC, a span of the calendar a number of micros.
 const TIMES: [&str; 4] = ["c_timetz", "c_timetz3", "c_interval", "c_interval3"];
 /// Snapshots of Postgres go through the Julian calendar: 1582-10-10 comes as ten days later.
 const JULIAN: Damaged<'static> = &[("4", "c_date")];
@@ -266,26 +312,16 @@ fn postgres_decimals_in_string_mode() {
 }
 
 #[test]
-fn case_dec_04_special_decimals_are_named() {
+fn case_dec_04_special_decimals_keep_what_they_are() {
     let types = [("c_num_10_2", "decimal(10,2)"), ("c_num", "numeric")];
     let options = Options { decimal_strings: DecimalStrings::Numbers, ..typed(&types) };
-    let rejected: &[(i64, &str)] = &[
-        (0, "value.not_a_number"),
-        (1, "value.infinite"),
-        (2, "value.infinite"),
-        (4, "value.not_a_number"),
-        (5, "value.infinite"),
-        (6, "value.infinite"),
-        (8, "value.not_a_number"),
-    ];
-    let lost = [("1", "*"), ("2", "*"), ("3", "*"), ("101", "*"), ("102", "*"), ("103", "*"), ("104", "*")];
-    compare_but("pg-types-string-schema", "t_num_special", "pg-types.t_num_special", options, &[], &lost, rejected);
+    compare("pg-types-string-schema", "t_num_special", "pg-types.t_num_special", options, &[], &[]);
     // As the text that the connector writes, everything is there; floats have their infinities anyway.
     compare("pg-types-string-schema", "t_num_special", "pg-types.t_num_special", plain(), &["c_num_10_2", "c_num"], &[]);
 }
 
 #[test]
-fn case_tmp_03_infinite_times_are_named_and_old_ones_exact() {
+fn case_tmp_03_infinite_times_are_infinite_and_old_ones_exact() {
     let rejected: &[(i64, &str)] = &[
         (0, "value.out_of_range"),
         (1, "value.out_of_range"),
@@ -297,10 +333,40 @@ fn case_tmp_03_infinite_times_are_named_and_old_ones_exact() {
     ];
     let lost = [("1", "*"), ("2", "*"), ("5", "*"), ("101", "*"), ("102", "*"), ("105", "*"), ("104", "c_date"), ("3", "c_date"), ("6", "c_date")];
     compare_but("pg-types-timespecial-schema", "t_time_special", "pg-types.t_time_special", plain(), &[], &lost, rejected);
-    // Without the dates, whose infinity is a number like any other, infinity is called by its name.
-    let mut decoder = Decoder::new(excluding(&["c_date"]));
-    let first = &records_of("pg-types-timespecial-schema", "t_time_special")[0];
-    assert_eq!(say(&mut decoder, input(first)).map_err(|r| r.code), Err(Code::ValueInfinite));
+    // An infinite date comes as the wreck of a number; without dates, infinity lands, and only the year 294276 does not fit micros.
+    let rejected: &[(i64, &str)] = &[(4, "value.out_of_range"), (10, "value.out_of_range")];
+    let lost = [("5", "*"), ("105", "*")];
+    compare_but("pg-types-timespecial-schema", "t_time_special", "pg-types.t_time_special", excluding(&["c_date"]), &["c_date"], &lost, rejected);
+}
+
+#[test]
+fn case_dec_08_strings_of_bits() {
+    // How long a string of varying length was is not told: the number that it is comes at its greatest length.
+    let varying = ["c_varbit", "c_varbit16"];
+    for file in ["pg-types-schema", "pg-types-avro"] {
+        compare(file, "t_net", "pg-types.t_net", excluding(&varying), &varying, &[]);
+    }
+    // Zeros that fill a number are no part of it; the maximum of BIGINT UNSIGNED is -1 in long mode (case DEC-03).
+    let options = || typed(&[("c_bigu", "uint64")]);
+    for file in ["my-types-schema", "my-types-avro"] {
+        compare(file, "t_int", "my-types.t_int", options(), &["c_intz"], &[]);
+    }
+}
+
+#[test]
+fn case_tmp_08_intervals_of_the_calendar() {
+    let zones = ["c_timetz", "c_timetz3"];
+    // That file's connector sends millis, so that micros of times of day and timestamps are lost before.
+    let fine = ["c_time", "c_time0", "c_time3", "c_time6", "c_ts", "c_ts0", "c_ts1", "c_ts3", "c_ts4", "c_ts6"];
+    let out_of_scope: Vec<&str> = zones.iter().chain(&fine).copied().collect();
+    compare("pg-types-string-schema", "t_time", "pg-types.t_time", plain(), &out_of_scope, JULIAN);
+}
+
+#[test]
+fn case_dec_15_geometries() {
+    for file in ["my-types-schema", "my-types-avro"] {
+        compare(file, "t_geo", "my-types.t_geo", plain(), &[], &[]);
+    }
 }
 
 #[test]
@@ -507,9 +573,9 @@ fn mariadb_types() {
 }
 
 #[test]
-fn case_tmp_07_times_beyond_a_day_are_named() {
-    let rejected = [1, 2, 3, 7, 8, 9, 12].map(|offset| (offset, "value.out_of_range"));
-    // Row 4 and row 104 lost their create, row 6 its update; snapshots go through the Julian calendar.
-    let lost = [("2", "*"), ("3", "*"), ("4", "*"), ("6", "*"), ("102", "*"), ("103", "*")];
-    compare_but("my-types-schema", "t_time", "my-types.t_time", plain(), &[], &lost, &rejected);
+fn case_tmp_07_times_beyond_a_day() {
+    // Snapshots go through the Julian calendar.
+    for file in ["my-types-schema", "my-types-avro"] {
+        compare(file, "t_time", "my-types.t_time", plain(), &[], &[("3", "c_dt")]);
+    }
 }

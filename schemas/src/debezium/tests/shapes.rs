@@ -183,8 +183,8 @@ fn a_schema_is_what_its_record_says() {
 fn types_without_a_logical_type_stop_the_table_and_are_all_named() {
     for (table, named) in [
         ("t_arr", "\"a_bytea\" (array)"),
-        ("t_misc", "\"c_point\" (io.debezium.data.geometry.Point)"),
-        ("t_net", "\"c_bit70\" (io.debezium.data.Bits)"),
+        // A string of bits without a bound could take any number of bytes, however few carried it.
+        ("t_net", "\"c_varbit\" (io.debezium.data.Bits)"),
     ] {
         let record = &records_of("pg-types-schema", table)[0];
         let reject = say(&mut Decoder::new(Options::new("t")), input(record)).expect_err(table);
@@ -192,9 +192,8 @@ fn types_without_a_logical_type_stop_the_table_and_are_all_named() {
         assert!(reject.reason.contains(named), "{reject}");
     }
     let net = &records_of("pg-types-schema", "t_net")[0];
-    let exclude = ["c_bit8", "c_bit70", "c_varbit", "c_varbit16"].map(str::to_owned).to_vec();
-    let said = say(&mut Decoder::new(Options { exclude, ..Options::new("t") }), input(net)).expect("the rest decodes");
-    assert_eq!(said[0].schema.columns().len(), 6);
+    let said = say(&mut Decoder::new(Options { exclude: vec!["c_varbit".to_owned()], ..Options::new("t") }), input(net)).expect("the rest decodes");
+    assert_eq!(said[0].schema.columns().len(), 9);
     // Structured values may be taken as documents where that is asked for.
     let record = &records_of("pg-types-schema", "t_arr")[0];
     let schema_columns = say(&mut Decoder::new(Options::new("t")), input(record)).expect_err("arrays").reason;

@@ -1,8 +1,8 @@
 //! Postgres: column types, column names, and the values that it cannot hold.
 //!
 //! The table below was checked against a real server (the suite lands and reads back every type). What is refused: NUL in text, documents that
-//! `jsonb` does not take, days and instants outside Postgres' calendar, a fraction finer than micros, decimals beyond `numeric`, keys longer
-//! than an index entry. The conversions are shared by [`refuse`] and the encoder, so the two cannot disagree.
+//! `jsonb` does not take, days and instants outside Postgres' calendar, decimals beyond `numeric`, keys longer than an index entry. A fraction
+//! of a second finer than micros is cut. The conversions are shared by [`refuse`] and the encoder, so the two cannot disagree.
 
 pub mod json;
 
@@ -14,8 +14,8 @@ use crate::contract::crc64;
 use crate::decimal::Decimal;
 use crate::row;
 use crate::table::TableSchema;
-use crate::types::LogicalType;
-use crate::value::Value;
+use crate::types::{BITS_MAX, LogicalType};
+use crate::value::{INFINITY, NEGATIVE_INFINITY, Value};
 use crate::wire::{Reader, WireError};
 
 /// The longest name in bytes (`NAMEDATALEN` - 1); Postgres cuts longer ones without a word.
@@ -69,6 +69,8 @@ pub fn column_type(ty: LogicalType) -> Cow<'static, str> {
         LogicalType::Time { .. } => "time(6) without time zone",
         LogicalType::Timestamp { .. } => "timestamp(6) without time zone",
         LogicalType::TimestampTz { .. } => "timestamp(6) with time zone",
+        LogicalType::Duration { .. } | LogicalType::Interval => "interval",
+        LogicalType::Bits { length } => return Cow::Owned(format!("bit({length})")),
         LogicalType::Json => "jsonb",
     })
 }
@@ -104,16 +106,18 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
         "time without time zone" => LogicalType::Time { digits: digits? },
         "timestamp without time zone" => LogicalType::Timestamp { digits: digits? },
         "timestamp with time zone" => LogicalType::TimestampTz { digits: digits? },
+        "interval" => LogicalType::Interval,
+        "bit" => LogicalType::Bits { length: arguments.and_then(|a| a.parse().ok()).filter(|n| (1..=BITS_MAX).contains(n))? },
         "json" | "jsonb" => LogicalType::Json,
         _ => return None,
     })
 }
 
 /// True where Postgres' `=` tells any two values apart that are not the same: not so for floats (-0 = 0), for `numeric` without a declared
-/// scale (1.0 = 1.00) and for documents, whose numbers compare as such.
+/// scale (1.0 = 1.00), for documents, whose numbers compare as such, and for intervals (a month = 30 days).
 pub const fn equality_is_identity(ty: LogicalType) -> bool {
     match ty {
-        LogicalType::Float32 | LogicalType::Float64 | LogicalType::Numeric | LogicalType::Json => false,
+        LogicalType::Float32 | LogicalType::Float64 | LogicalType::Numeric | LogicalType::Json | LogicalType::Interval => false,
         LogicalType::Decimal { precision, .. } => precision <= DECLARED_PRECISION_MAX,
         _ => true,
     }
@@ -133,6 +137,11 @@ pub const fn may_refuse(ty: LogicalType) -> bool {
         | LogicalType::TimestampTz { .. } => true,
         _ => false,
     }
+}
+
+/// Whether a fraction of a second is finer than micros, so that it is cut.
+pub const fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
+    super::cuts_micros(ty, value)
 }
 
 /// Whether a value of a column cannot be held exactly, and why. NULL is always held.
@@ -159,7 +168,9 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
 pub fn refuse_key(schema: &TableSchema, key: &[u8]) -> Result<Option<(usize, Refusal)>, WireError> {
     // Below this no key can be too long: 32 columns of 24 bytes, and text, bytes and decimals at most double.
     const ALWAYS_FITS: usize = (KEY_BYTES_MAX - KEY_COLUMNS_MAX * 24) / 2;
-    if let Some(refused) = super::refuse_key(schema, key, refuse)? {
+    // Two keys that differ in what is cut would be one row.
+    let exactly = |ty, value: &Value<'_>| refuse(ty, value).or(cuts(ty, value).then_some(Refusal::Precision));
+    if let Some(refused) = super::refuse_key(schema, key, exactly)? {
         return Ok(Some(refused));
     }
     if key.len() <= ALWAYS_FITS {
@@ -191,12 +202,20 @@ pub fn date(days: i32) -> Result<i32, Refusal> {
 
 /// Micros since midnight of a time in its type's unit.
 pub fn time(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    within(micros(ty, units)?, &(0..=86_400_000_000))
+    within(micros(ty, units), &(0..=86_400_000_000))
 }
 
-/// Micros since 2000-01-01 of a timestamp in its type's unit since 1970-01-01.
+/// Micros of a duration in its type's unit.
+pub const fn duration(ty: LogicalType, units: i64) -> i64 {
+    micros(ty, units)
+}
+
+/// Micros since 2000-01-01 of a timestamp in its type's unit since 1970-01-01; infinity is the same number in both.
 pub fn timestamp(ty: LogicalType, units: i64) -> Result<i64, Refusal> {
-    within(micros(ty, units)?.checked_sub(EPOCH_MICROS).ok_or(Refusal::Range)?, &TIMESTAMPS)
+    if matches!(units, INFINITY | NEGATIVE_INFINITY) {
+        return Ok(units);
+    }
+    within(micros(ty, units).checked_sub(EPOCH_MICROS).ok_or(Refusal::Range)?, &TIMESTAMPS)
 }
 
 /// Whether a decimal fits a `numeric` without declared digits.
@@ -281,7 +300,8 @@ mod tests {
         assert_eq!(logical_type("character varying(20)"), Some(LogicalType::Text));
         assert_eq!(logical_type("numeric(5,-2)"), Some(ty("decimal(7,0)")));
         assert_eq!(logical_type("integer[]"), None);
-        assert_eq!(logical_type("interval"), None);
+        assert_eq!(logical_type("interval"), Some(LogicalType::Interval));
+        assert_eq!(logical_type("bit(12)"), Some(ty("bits(12)")));
     }
 
     /// The bounds are those of the manual, table 8.9: 4713 BC to 5874897 AD for dates, to 294276 AD for timestamps.
@@ -295,23 +315,25 @@ mod tests {
         assert_eq!(date(day(5_874_898, 1, 1)), Err(Refusal::Range));
         assert_eq!(date(i32::MIN), Err(Refusal::Range));
         assert_eq!(date(i32::MAX), Err(Refusal::Range));
-        // Micros since 1970 end thirty years before Postgres' own do: the last one is an instant there, never `infinity`.
-        assert_eq!(timestamp(ty("timestamp(6)"), i64::MAX), Ok(9_222_425_352_054_775_807));
+        // Micros since 1970 end thirty years before Postgres' own do: the last finite one is an instant there, never `infinity`.
+        assert_eq!(timestamp(ty("timestamp(6)"), i64::MAX - 1), Ok(9_222_425_352_054_775_806));
+        assert_eq!(timestamp(ty("timestamp(9)"), INFINITY), Ok(i64::MAX));
         let first = (crate::civil::days_of_date(-4712, 1, 1).expect("a date") - 38) * 86_400_000_000;
         assert_eq!(timestamp(ty("timestamptz(6)"), first), Ok(-211_813_488_000_000_000));
-        for never in [first - 1, i64::MIN, i64::MIN + EPOCH_MICROS] {
+        for never in [first - 1, i64::MIN + 1, i64::MIN + EPOCH_MICROS] {
             assert_eq!(timestamp(ty("timestamptz(6)"), never), Err(Refusal::Range));
         }
     }
 
     #[test]
-    fn nanos_pass_only_where_micros_hold_them() {
+    fn nanos_are_cut_and_no_second_changes() {
         assert_eq!(timestamp(ty("timestamp(9)"), 946_684_800_000_001_000), Ok(1));
-        assert_eq!(timestamp(ty("timestamp(9)"), 946_684_800_000_001_001), Err(Refusal::Precision));
-        assert_eq!(timestamp(ty("timestamp(9)"), -1000), Ok(-EPOCH_MICROS - 1));
+        assert_eq!(timestamp(ty("timestamp(9)"), 946_684_800_000_001_999), Ok(1));
+        assert_eq!(timestamp(ty("timestamp(9)"), -1), Ok(-EPOCH_MICROS - 1), "23:59:59.999999999 before, 23:59:59.999999 after");
         assert_eq!(time(ty("time(7)"), 86_400_000_000_000), Ok(86_400_000_000));
-        assert_eq!(time(ty("time(7)"), 100), Err(Refusal::Precision));
-        assert_eq!(refuse(ty("time(9)"), &Value::Time(1)), Some(Refusal::Precision));
+        assert_eq!(time(ty("time(7)"), 46_801_702_905_100), Ok(46_801_702_905));
+        assert!(cuts(ty("time(9)"), &Value::Time(1)) && !cuts(ty("time(9)"), &Value::Time(1000)) && !cuts(ty("time(6)"), &Value::Time(1)));
+        assert!(!cuts(ty("timestamp(9)"), &Value::Timestamp(INFINITY)));
     }
 
     #[test]
@@ -365,6 +387,20 @@ mod tests {
         assert_eq!(refusal(100), Ok(None));
         assert_eq!(refusal(2600), Ok(None));
         assert_eq!(refusal(2690), Ok(Some((0, Refusal::KeyLength))));
+    }
+
+    #[test]
+    fn a_key_is_never_cut() {
+        let columns = vec![Column { name: "at".to_owned(), ty: ty("timestamp(9)"), nullable: false }];
+        let schema = TableSchema::new("t", columns, &["at"]).expect("valid");
+        let refusal = |units| {
+            let mut key = Vec::new();
+            row::put_plain(ty("timestamp(9)"), Value::Timestamp(units), &mut key).expect("fits");
+            refuse_key(&schema, &key)
+        };
+        assert_eq!(refusal(1_000), Ok(None));
+        assert_eq!(refusal(1_001), Ok(Some((0, Refusal::Precision))));
+        assert_eq!(refusal(INFINITY), Ok(None));
     }
 
     #[test]
