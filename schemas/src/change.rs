@@ -10,7 +10,7 @@ use crate::contract::Fingerprint;
 use crate::row;
 use crate::sequence::Sequence;
 use crate::table::{Column, ColumnSet, TableSchema};
-use crate::value::{Value, push_hex};
+use crate::value::Value;
 use crate::wire::{Reader, WireError, put_bytes, put_long};
 
 /// What a change does.
@@ -267,22 +267,7 @@ fn write_object<'a>(out: &mut String, values: impl Iterator<Item = Result<(&'a C
             out.push(',');
         }
         write!(out, "{}:", quoted(&column.name)).expect("a String takes every write");
-        match value {
-            Value::Null => out.push_str("null"),
-            Value::Bool(_) | Value::Int(_) | Value::UInt(_) => value.write_text(column.ty, out),
-            Value::Float32(v) if v.is_finite() => value.write_text(column.ty, out),
-            Value::Float64(v) if v.is_finite() => value.write_text(column.ty, out),
-            Value::Bytes(v) => {
-                out.push_str("\"\\\\x");
-                push_hex(out, v);
-                out.push('"');
-            }
-            _ => {
-                let mut text = String::new();
-                value.write_text(column.ty, &mut text);
-                out.push_str(&quoted(&text));
-            }
-        }
+        value.write_json(column.ty, out);
     }
     out.push('}');
     Ok(())

@@ -167,6 +167,7 @@ fn avro_type(ty: LogicalType, defined: &mut Defined) -> Json {
             {"name": "months", "type": "int"}, {"name": "days", "type": "int"}, {"name": "micros", "type": "long"}]})
         }
         LogicalType::Json | LogicalType::Bits { .. } => json!("string"),
+        LogicalType::Array(element) => json!({"type": "array", "items": ["null", avro_type(element.widen(), defined)]}),
     }
 }
 
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn contracts_give_back_their_schema() {
-        let schema = schema(&[("id", "uuid"), ("with space", "text"), ("日本", "numeric"), ("again", "uuid")], &["id"]);
+        let schema = schema(&[("id", "uuid"), ("with space", "text"), ("日本", "numeric"), ("again", "uuid"), ("list", "array(uuid)")], &["id"]);
         let (text, _) = of(&schema);
         assert_eq!(parse(&text).expect("our own contract"), schema);
     }

@@ -228,6 +228,25 @@ impl<'a> Scanner<'a> {
         found
     }
 
+    /// Enters an array; its elements follow by [`Scanner::element`].
+    pub fn enter_array(&mut self) -> Result<(), JsonError> {
+        self.space();
+        self.expect(b'[', "an array is missing")
+    }
+
+    /// Takes the next element of an array, or leaves the array at its end. `first` is true for the first call.
+    pub fn element(&mut self, first: bool) -> Result<Option<Token<'a>>, JsonError> {
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(None);
+        }
+        if !first {
+            self.expect(b',', "a comma or the end of an array is missing")?;
+        }
+        self.value().map(Some)
+    }
+
     /// Leaves the object at its end, or goes to the name of its next member.
     fn is_end(&mut self, first: bool) -> Result<bool, JsonError> {
         self.space();

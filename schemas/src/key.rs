@@ -37,7 +37,7 @@ pub enum KeyError {
     /// NULL in a key column (SEMANTICS.md A.1.1).
     #[error("a key column is NULL")]
     Null,
-    /// A float, a document, an interval (which has no order) or a decimal that is no number.
+    /// A float, a document, an array, an interval (which has no order) or a decimal that is no number.
     #[error("values of this type cannot be a key")]
     Type,
 }
@@ -56,7 +56,9 @@ impl KeyError {
 pub fn encode(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match value {
         Value::Null => return Err(KeyError::Null),
-        Value::Float32(_) | Value::Float64(_) | Value::Json(_) | Value::Interval(_) | Value::NotFinite(_) => return Err(KeyError::Type),
+        Value::Float32(_) | Value::Float64(_) | Value::Json(_) | Value::Interval(_) | Value::NotFinite(_) | Value::Array(_) => {
+            return Err(KeyError::Type);
+        }
         Value::Bool(v) => out.push(if v { TAG_TRUE } else { TAG_FALSE }),
         Value::Int(v) => integer(v < 0, v.unsigned_abs(), out),
         Value::UInt(v) => integer(false, v, out),

@@ -5,8 +5,8 @@
 
 use crate::decimal::{self, Decimal};
 use crate::table::Column;
-use crate::types::LogicalType;
-use crate::value::{Interval, NotFinite, Value};
+use crate::types::{ElementType, LogicalType};
+use crate::value::{Array, Interval, NotFinite, Value};
 use crate::wire::{Reader, WireError, put_bytes, put_long};
 
 /// A value that its column cannot hold.
@@ -95,6 +95,17 @@ pub fn put_plain(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result
                 return Err(ValueError::Range { ty });
             }
             put_bytes(out, v.as_bytes());
+        }
+        (LogicalType::Array(element), Value::Array(v)) => {
+            if v.element != element {
+                return Err(ValueError::Kind { ty });
+            }
+            // One block, with its size, so that a reader passes over it at once; then the end of the blocks.
+            if v.len > 0 {
+                put_long(out, -(v.len as i64));
+                put_bytes(out, v.items);
+            }
+            put_long(out, 0);
         }
         _ => return Err(ValueError::Kind { ty }),
     }
@@ -193,7 +204,23 @@ pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<
             Value::Interval(Interval { months: part()?, days: part()?, micros: reader.long()? })
         }
         LogicalType::Bits { .. } => Value::Bits(reader.text()?),
+        LogicalType::Array(element) => Value::Array(read_array(element, reader)?),
     })
+}
+
+/// Takes the elements of an array: no block, or one with its size, as [`put_plain`] writes it.
+fn read_array<'a>(element: ElementType, reader: &mut Reader<'a>) -> Result<Array<'a>, WireError> {
+    let count = reader.long()?;
+    if count == 0 {
+        return Ok(Array { element, len: 0, items: &[] });
+    }
+    let len = count.checked_neg().and_then(|count| usize::try_from(count).ok()).ok_or(WireError::Number)?;
+    let items = reader.bytes()?;
+    // Each has an index at least, so the count is bounded by what is there.
+    if len > items.len() {
+        return Err(WireError::Truncated);
+    }
+    if reader.long()? == 0 { Ok(Array { element, len, items }) } else { Err(WireError::Number) }
 }
 
 /// Passes over a value that may be NULL, without looking at text.
@@ -217,6 +244,9 @@ pub fn skip_plain(ty: LogicalType, reader: &mut Reader<'_>) -> Result<(), WireEr
             for _ in 0..3 {
                 let _ = reader.varint()?;
             }
+        }
+        LogicalType::Array(element) => {
+            let _ = read_array(element, reader)?;
         }
         LogicalType::Numeric => {
             let _ = reader.long()?;
@@ -279,6 +309,10 @@ pub fn canonically_equal(a: &Value<'_>, b: &Value<'_>) -> bool {
             let mut moved = Vec::new();
             low.rescale_into(high.scale, &mut moved) && decimal::minimal(&moved) == decimal::minimal(high.unscaled)
         }
+        (Value::Array(a), Value::Array(b)) if a.items != b.items => {
+            let mut pairs = a.values().zip(b.values());
+            a.len == b.len && pairs.all(|(a, b)| matches!((a, b), (Ok(a), Ok(b)) if canonically_equal(&a, &b)))
+        }
         _ => a == b,
     }
 }
@@ -319,6 +353,8 @@ mod tests {
             ("interval", Value::Interval(Interval { months: i32::MIN, days: 7, micros: i64::MAX })),
             ("bits(3)", Value::Bits("010")),
             ("json", Value::Json("{}")),
+            ("array(text)", Value::Array(Array { element: ElementType::Text, len: 2, items: &[2, 2, b'a', 0] })),
+            ("array(int32)", Value::Array(Array { element: ElementType::Int32, len: 0, items: &[] })),
         ];
         for (ty, value) in samples {
             let ty: LogicalType = ty.parse().expect(ty);
@@ -336,6 +372,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn elements_are_read_to_the_last_byte() {
+        let read = |len, items: &'static [u8]| Array { element: ElementType::Int32, len, items }.values().collect::<Result<Vec<_>, _>>();
+        assert_eq!(read(3, &[2, 2, 0, 2, 5]), Ok(vec![Value::Int(1), Value::Null, Value::Int(-3)]));
+        assert_eq!(read(2, &[2, 2, 0, 2, 5]), Err(WireError::Trailing));
+        assert_eq!(read(4, &[2, 2, 0, 2, 5]), Err(WireError::Truncated));
+        // More elements than bytes: refused before anybody makes room for them.
+        let mut hostile = vec![2];
+        put_long(&mut hostile, -(1 << 60));
+        put_bytes(&mut hostile, &[0]);
+        put_long(&mut hostile, 0);
+        assert_eq!(super::read("array(int32)".parse().expect("a type"), &mut Reader::new(&hostile)), Err(WireError::Truncated));
     }
 
     #[test]

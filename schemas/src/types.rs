@@ -3,6 +3,7 @@
 //! A type is written as text (`int32`, `decimal(12,2)`, `timestamptz(6)`) in topology files, contracts and messages; [`LogicalType::from_str`]
 //! and `Display` are inverse. Numbers of every width share one canonical key encoding, so a widened column keeps its keys (`key`).
 
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,11 +13,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const DECIMAL_PRECISION_MAX: u32 = 131_072 + 16_383;
 
 /// The longest string of bits: a value takes as many bytes, however short what carried it was.
-pub const BITS_MAX: u32 = 65_536;
+pub const BITS_MAX: u32 = 8_192;
 
 /// What the values of a column mean.
+pub type LogicalType = Type<ElementType>;
+
+/// What the elements of an array mean: any type but an array. Arrays of several dimensions come damaged from every connector (case DEC-13).
+pub type ElementType = Type<Infallible>;
+
+/// What values mean. `A` is what an array's elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LogicalType {
+pub enum Type<A> {
     /// True or false.
     Bool,
     /// Signed, 8 bits.
@@ -85,6 +92,8 @@ pub enum LogicalType {
     },
     /// A JSON document, kept as its text.
     Json,
+    /// Any number of elements in order, each of which may be NULL.
+    Array(A),
 }
 
 /// A type expression that names no logical type.
@@ -122,6 +131,7 @@ impl LogicalType {
         "interval",
         "bits(n)",
         "json",
+        "array(type)",
     ];
 
     /// True for the types whose times count in nanoseconds rather than microseconds.
@@ -144,6 +154,54 @@ impl LogicalType {
             Ok(scale) => Self::Decimal { precision: precision.max(scale).max(1), scale },
             Err(_) => Self::Decimal { precision: precision.saturating_add(scale.unsigned_abs()).max(1), scale: 0 },
         }
+    }
+}
+
+/// The arms of a match that takes a type to the same type of the other kind.
+macro_rules! same {
+    ($value:expr, $array:pat => $otherwise:expr, |$ty:ident| $wrap:expr) => {{
+        let $ty = match $value {
+            Type::Bool => Type::Bool,
+            Type::Int8 => Type::Int8,
+            Type::Int16 => Type::Int16,
+            Type::Int32 => Type::Int32,
+            Type::Int64 => Type::Int64,
+            Type::UInt8 => Type::UInt8,
+            Type::UInt16 => Type::UInt16,
+            Type::UInt32 => Type::UInt32,
+            Type::UInt64 => Type::UInt64,
+            Type::Float32 => Type::Float32,
+            Type::Float64 => Type::Float64,
+            Type::Decimal { precision, scale } => Type::Decimal { precision, scale },
+            Type::Numeric => Type::Numeric,
+            Type::Text => Type::Text,
+            Type::Bytes => Type::Bytes,
+            Type::Uuid => Type::Uuid,
+            Type::Date => Type::Date,
+            Type::Time { digits } => Type::Time { digits },
+            Type::Timestamp { digits } => Type::Timestamp { digits },
+            Type::TimestampTz { digits } => Type::TimestampTz { digits },
+            Type::Duration { digits } => Type::Duration { digits },
+            Type::Interval => Type::Interval,
+            Type::Bits { length } => Type::Bits { length },
+            Type::Json => Type::Json,
+            $array => $otherwise,
+        };
+        $wrap
+    }};
+}
+
+impl ElementType {
+    /// The same as a column's type.
+    pub const fn widen(self) -> LogicalType {
+        same!(self, Type::Array(never) => match never {}, |ty| ty)
+    }
+}
+
+impl LogicalType {
+    /// The same as an element's type; `None` for an array.
+    pub const fn element(self) -> Option<ElementType> {
+        same!(self, Type::Array(_) => return None, |ty| Some(ty))
     }
 }
 
@@ -174,6 +232,7 @@ impl fmt::Display for LogicalType {
             Self::Interval => f.write_str("interval"),
             Self::Bits { length } => write!(f, "bits({length})"),
             Self::Json => f.write_str("json"),
+            Self::Array(element) => write!(f, "array({})", element.widen()),
         }
     }
 }
@@ -230,6 +289,10 @@ impl FromStr for LogicalType {
                 if (1..=BITS_MAX).contains(&length) { Ok(Self::Bits { length }) } else { Err(unknown()) }
             }
             "json" => plain(Self::Json),
+            "array" => {
+                let element: Self = arguments.ok_or_else(unknown)?.parse().map_err(|_| unknown())?;
+                element.element().map(Self::Array).ok_or_else(unknown)
+            }
             _ => Err(unknown()),
         }
     }
@@ -279,6 +342,9 @@ mod tests {
             "interval",
             "bits(12)",
             "json",
+            "array(text)",
+            "array(decimal(12,2))",
+            "array(timestamptz(6))",
         ] {
             assert_eq!(text.parse::<LogicalType>().expect(text).to_string(), text);
         }
@@ -302,7 +368,7 @@ mod tests {
             "text(",
             "bits",
             "bits(0)",
-            "bits(65537)",
+            "bits(8193)",
             "interval(3)",
         ] {
             assert!(text.parse::<LogicalType>().is_err(), "{text}");

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use crate::civil;
 use crate::decimal::Decimal;
-use crate::types::LogicalType;
+use crate::row;
+use crate::types::{ElementType, LogicalType};
+use crate::wire::{Reader, WireError};
 
 /// Micros of a day.
 pub const DAY_MICROS: i64 = 86_400_000_000;
@@ -51,6 +53,34 @@ pub enum Value<'a> {
     Bits(&'a str),
     /// `json`.
     Json(&'a str),
+    /// `array`.
+    Array(Array<'a>),
+}
+
+/// The elements of an array, as a row holds them: each with the index of its union, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array<'a> {
+    /// Their type.
+    pub element: ElementType,
+    /// How many there are.
+    pub len: usize,
+    /// Their bytes.
+    pub items: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    /// The elements in order; an error where the bytes are not those of so many, and nothing behind it.
+    pub fn values(&self) -> impl Iterator<Item = Result<Value<'a>, WireError>> + use<'a> {
+        let (ty, mut reader, mut left) = (self.element.widen(), Reader::new(self.items), self.len);
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let value = row::read(ty, &mut reader).and_then(|value| if left == 0 { reader.finish().map(|()| value) } else { Ok(value) });
+            if value.is_err() {
+                left = 0;
+            }
+            Some(value)
+        })
+    }
 }
 
 /// The timestamp that is after every other; no source has a finite one there.
@@ -102,6 +132,26 @@ impl Value<'_> {
         matches!(self, Self::Null)
     }
 
+    /// Appends the value as JSON: what JSON would round or has no word for as a string of its plain text, bytes with `\\x` before their digits.
+    pub fn write_json(&self, ty: LogicalType, out: &mut String) {
+        match *self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(_) | Self::Int(_) | Self::UInt(_) | Self::Array(_) => self.write_text(ty, out),
+            Self::Float32(v) if v.is_finite() => self.write_text(ty, out),
+            Self::Float64(v) if v.is_finite() => self.write_text(ty, out),
+            Self::Bytes(v) => {
+                out.push_str("\"\\\\x");
+                push_hex(out, v);
+                out.push('"');
+            }
+            _ => {
+                let mut text = String::new();
+                self.write_text(ty, &mut text);
+                out.push_str(&serde_json::Value::from(text).to_string());
+            }
+        }
+    }
+
     /// Appends the value's plain text in the given type: ISO 8601 dates and times with the type's digits, exact decimals, lower-case hex for
     /// bytes and uuids, `Infinity` and `NaN` for floats. NULL appends nothing.
     pub fn write_text(&self, ty: LogicalType, out: &mut String) {
@@ -123,6 +173,16 @@ impl Value<'_> {
             Self::Timestamp(NEGATIVE_INFINITY) => out.push_str("-infinity"),
             Self::Duration(units) => push_duration(out, units, ty),
             Self::Interval(v) => v.write_iso(out),
+            Self::Array(v) => {
+                out.push('[');
+                for (at, value) in v.values().map_while(Result::ok).enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    value.write_json(v.element.widen(), out);
+                }
+                out.push(']');
+            }
             Self::Timestamp(units) => {
                 let per_day = per_second(ty) * 86_400;
                 civil::push_date(out, units.div_euclid(per_day));

@@ -59,6 +59,7 @@ const TYPES: &[&str] = &[
     "interval",
     "bits(12)",
     "json",
+    "array(int32)",
 ];
 
 /// A store's word on a value.
@@ -81,6 +82,7 @@ fn types(paper: &mut Paper<'_>) -> std::io::Result<()> {
     paper.line("")?;
     paper.line("Every value lands exactly, or is refused by name: the code in brackets is that of the dead letter for what a store cannot hold.")?;
     paper.line("A fraction of a second that is finer than a store's micros is cut, never rounded, and counted (landfall_values_cut_total); in a key it is refused.")?;
+    paper.line("An array that is NULL lands as an empty one in ClickHouse, which has no such NULL; that is counted, too.")?;
     paper.line("Times and durations of ClickHouse count micros, beyond six digits nanos.")
 }
 
@@ -107,6 +109,7 @@ fn refusals(ty: LogicalType, refuse: Refuse) -> Vec<&'static str> {
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => {
             vec![Value::Timestamp(i64::MIN + 1), Value::Timestamp(1), Value::Timestamp(INFINITY), Value::Timestamp(i64::MAX - 1)]
         }
+        LogicalType::Array(_) => vec![Value::Null],
         LogicalType::Interval => vec![Value::Interval(Interval { months: i32::MIN, days: i32::MAX, micros: i64::MIN })],
         _ => Vec::new(),
     };

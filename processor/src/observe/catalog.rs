@@ -39,7 +39,12 @@ pub const METRICS: [Metric; 17] = [
     metric(Kind::Counter, "landfall_changes_total", &["table", "op"], "changes written to change logs"),
     metric(Kind::Counter, "landfall_changes_ignored_total", &["table", "reason"], "changes passed over for a good reason, such as repeats"),
     metric(Kind::Counter, "landfall_dead_letters_total", &["table", "reason"], "dead letters written"),
-    metric(Kind::Counter, "landfall_values_cut_total", &["table"], "values whose fraction of a second is finer than what keeps them"),
+    metric(
+        Kind::Counter,
+        "landfall_values_cut_total",
+        &["table"],
+        "values landed with less than they are: a fraction of a second finer than its type or store, a NULL array in ClickHouse",
+    ),
     metric(Kind::Counter, "landfall_rows_landed_total", &["replica", "op"], "rows landed, present or absent"),
     metric(Kind::Counter, "landfall_batches_landed_total", &["replica"], "batches landed"),
     metric(Kind::Histogram, "landfall_land_seconds", &["replica"], "seconds that a landing took"),

@@ -267,7 +267,7 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 refuse: Some(Refuse {
                     may: store::clickhouse::may_refuse,
                     value: |ty, value| store::clickhouse::refuse(ty, value).map(|r| r.code()),
-                    cuts: |_, _| false,
+                    cuts: store::clickhouse::cuts,
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::clickhouse::refuse)?.map(|(column, r)| (column, r.code()))),
                 }),
                 // A landing there is mostly waiting for syncs, which overlap.

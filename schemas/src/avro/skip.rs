@@ -16,7 +16,8 @@ impl Budget {
         Self(4096 + 8 * bytes as u64)
     }
 
-    fn spend(&mut self, values: u64) -> Result<(), WireError> {
+    /// Takes so many values off it; an error where it is used up.
+    pub(crate) fn spend(&mut self, values: u64) -> Result<(), WireError> {
         self.0 = self.0.checked_sub(values).ok_or(WireError::Number)?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::connect::Schema as Connect;
 use super::field::Datum;
-use super::reject::{Code, Reject};
+use super::reject::{Code, Fault, Reject};
 use crate::avro::{Budget, Kind, Member, NodeId, Schema};
 use crate::wire::{Reader, WireError};
 
@@ -44,6 +44,8 @@ enum How {
     VariableDecimal,
     /// A record of a geometry.
     Geometry,
+    /// Elements that are read by themselves.
+    Array,
     /// Of no use to a column; passed over.
     Pass,
 }
@@ -61,9 +63,13 @@ impl Layout {
         take.take(&self.schema, reader, budget)
     }
 
-    /// The text of a symbol; anything else as it is.
+    /// The text of a symbol, the elements of an array; anything else as it is.
     #[inline]
     pub(super) fn named<'a>(&'a self, take: &Take, datum: Datum<'a>) -> Result<Datum<'a>, WireError> {
+        if let Datum::Blocks(blocks) = datum {
+            let Kind::Array(item) = self.schema.node(take.node).kind else { return Err(WireError::Index) };
+            return Ok(Datum::Items(Items { schema: &self.schema, take: Take::of(&self.schema, item), blocks }));
+        }
         let Datum::Symbol(symbol) = datum else { return Ok(datum) };
         let Kind::Enum(symbols) = &self.schema.node(take.node).kind else { return Err(WireError::Index) };
         symbols.get(symbol).map(|text| Datum::Text(text)).ok_or(WireError::Index)
@@ -85,6 +91,36 @@ impl Layout {
     }
 }
 
+/// The elements of an array, which lie in blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Items<'a> {
+    schema: &'a Schema,
+    take: Take,
+    blocks: &'a [u8],
+}
+
+impl<'a> Items<'a> {
+    /// Hands over one element after the other.
+    pub(super) fn each(&self, mut give: impl FnMut(Datum<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
+        let bad = |_| Fault::Kind;
+        // They have been passed over once, within the budget of their record.
+        let (mut reader, mut budget) = (Reader::new(self.blocks), Budget::of(self.blocks.len()));
+        loop {
+            let count = reader.long().map_err(bad)?;
+            if count == 0 {
+                return reader.finish().map_err(bad);
+            }
+            if count < 0 {
+                let _ = reader.long().map_err(bad)?;
+            }
+            for _ in 0..count.unsigned_abs() {
+                budget.spend(1).map_err(bad)?;
+                give(self.take.take(self.schema, &mut reader, &mut budget).map_err(bad)?)?;
+            }
+        }
+    }
+}
+
 impl Take {
     pub(super) fn of(schema: &Schema, id: NodeId) -> Self {
         let Some((null, node)) = schema.optional(id) else { return Self { null: None, node: id, how: How::Pass } };
@@ -99,6 +135,7 @@ impl Take {
             Kind::Enum(_) => How::Symbol,
             Kind::Record(members) if is_variable_decimal(schema, members) => How::VariableDecimal,
             Kind::Record(members) if is_geometry(schema, members) => How::Geometry,
+            Kind::Array(_) => How::Array,
             _ => How::Pass,
         };
         Self { null: null.map(|n| n as i64), node, how }
@@ -140,6 +177,11 @@ impl Take {
             How::Symbol => Datum::Symbol(usize::try_from(reader.long()?).map_err(|_| WireError::Index)?),
             How::VariableDecimal => Datum::VariableDecimal { scale: reader.long()?, unscaled: reader.bytes()? },
             How::Geometry => geometry(schema, self.node, reader, budget)?,
+            How::Array => {
+                let start = reader.rest();
+                schema.skip(self.node, reader, budget)?;
+                Datum::Blocks(&start[..start.len() - reader.rest().len()])
+            }
             How::Pass => {
                 schema.skip(self.node, reader, budget)?;
                 Datum::Unreadable
@@ -183,55 +225,63 @@ fn geometry<'a>(schema: &Schema, record: NodeId, reader: &mut Reader<'a>, budget
 
 /// The Connect schema of a record: what a connector's schema part would say.
 pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<'a>> {
-    let column = |member: &'a Member| {
-        let Some((null, id)) = schema.optional(member.node) else { return Connect::column(&member.name, "union", None, true, BTreeMap::new()) };
-        let node = schema.node(id);
-        let decimal = "org.apache.kafka.connect.data.Decimal";
-        let mut parameters: BTreeMap<Cow<'_, str>, Cow<'_, str>> =
-            node.parameters.iter().map(|(k, v)| (Cow::from(k.as_str()), Cow::from(v.as_str()))).collect();
-        let named = node.connect_name.as_deref();
-        let name = named.or_else(|| {
-            Some(match (node.logical.as_deref()?, &node.kind) {
-                ("date", Kind::Int) => "io.debezium.time.Date",
-                ("time-millis", Kind::Int) => "io.debezium.time.Time",
-                ("time-micros", Kind::Long) => "io.debezium.time.MicroTime",
-                ("local-timestamp-millis", Kind::Long) => "io.debezium.time.Timestamp",
-                ("local-timestamp-micros", Kind::Long) => "io.debezium.time.MicroTimestamp",
-                ("local-timestamp-nanos", Kind::Long) => "io.debezium.time.NanoTimestamp",
-                (instant @ ("timestamp-millis" | "timestamp-micros" | "timestamp-nanos"), Kind::Long) => instant,
-                ("uuid", Kind::String | Kind::Fixed(16)) => "io.debezium.data.Uuid",
-                ("decimal", Kind::Bytes | Kind::Fixed(_)) => decimal,
-                // What a reader does not know of is to be read as what is under it.
-                _ => return None,
-            })
-        });
-        if name == Some(decimal) {
-            let _ = parameters.entry(Cow::from("scale")).or_insert_with(|| node.scale.unwrap_or(0).to_string().into());
-            // A connector's decimal without a precision of its own gets one from the converter, which means nothing.
-            if let (None, Some(precision)) = (named, node.precision) {
-                let _ = parameters.entry(Cow::from("connect.decimal.precision")).or_insert_with(|| precision.to_string().into());
-            }
+    Some(Connect::row_of(schema.record(record)?.iter().map(|member| column(schema, &member.name, member.node)).collect()))
+}
+
+/// The Connect schema of a member, or of an array's elements under the member's name.
+fn column<'a>(schema: &'a Schema, member: &'a str, node: NodeId) -> Connect<'a> {
+    let Some((null, id)) = schema.optional(node) else { return Connect::column(member, "union", None, true, BTreeMap::new()) };
+    if let Kind::Array(item) = schema.node(id).kind {
+        // Arrays within arrays are of no use; their schemas end here.
+        let is_deeper = schema.optional(item).is_some_and(|(_, item)| matches!(schema.node(item).kind, Kind::Array(_)));
+        let items = if is_deeper { Connect::column(member, "array of arrays", None, true, BTreeMap::new()) } else { column(schema, member, item) };
+        return Connect::array_of(member, items, null.is_some());
+    }
+    let node = schema.node(id);
+    let decimal = "org.apache.kafka.connect.data.Decimal";
+    let mut parameters: BTreeMap<Cow<'_, str>, Cow<'_, str>> =
+        node.parameters.iter().map(|(k, v)| (Cow::from(k.as_str()), Cow::from(v.as_str()))).collect();
+    let named = node.connect_name.as_deref();
+    let name = named.or_else(|| {
+        Some(match (node.logical.as_deref()?, &node.kind) {
+            ("date", Kind::Int) => "io.debezium.time.Date",
+            ("time-millis", Kind::Int) => "io.debezium.time.Time",
+            ("time-micros", Kind::Long) => "io.debezium.time.MicroTime",
+            ("local-timestamp-millis", Kind::Long) => "io.debezium.time.Timestamp",
+            ("local-timestamp-micros", Kind::Long) => "io.debezium.time.MicroTimestamp",
+            ("local-timestamp-nanos", Kind::Long) => "io.debezium.time.NanoTimestamp",
+            (instant @ ("timestamp-millis" | "timestamp-micros" | "timestamp-nanos"), Kind::Long) => instant,
+            ("uuid", Kind::String | Kind::Fixed(16)) => "io.debezium.data.Uuid",
+            ("decimal", Kind::Bytes | Kind::Fixed(_)) => decimal,
+            // What a reader does not know of is to be read as what is under it.
+            _ => return None,
+        })
+    });
+    if name == Some(decimal) {
+        let _ = parameters.entry(Cow::from("scale")).or_insert_with(|| node.scale.unwrap_or(0).to_string().into());
+        // A connector's decimal without a precision of its own gets one from the converter, which means nothing.
+        if let (None, Some(precision)) = (named, node.precision) {
+            let _ = parameters.entry(Cow::from("connect.decimal.precision")).or_insert_with(|| precision.to_string().into());
         }
-        let primitive = match &node.kind {
-            Kind::Boolean => "boolean",
-            Kind::Int => node.connect_type.as_deref().filter(|t| matches!(*t, "int8" | "int16")).unwrap_or("int32"),
-            Kind::Long => "int64",
-            Kind::Float => "float32",
-            Kind::Double => "float64",
-            Kind::Fixed(16) if name == Some("io.debezium.data.Uuid") => "string",
-            Kind::Bytes | Kind::Fixed(_) => "bytes",
-            Kind::String | Kind::Enum(_) => "string",
-            Kind::Record(members) if is_variable_decimal(schema, members) || is_geometry(schema, members) => "struct",
-            // Named so that nothing takes them for what JSON would hold: there is no reader for them yet.
-            Kind::Array(_) => "array of Avro",
-            Kind::Map(_) => "map of Avro",
-            Kind::Record(_) => "record of Avro",
-            Kind::Null => "null",
-            Kind::Union(_) => "union",
-        };
-        Connect::column(&member.name, primitive, name, null.is_some(), parameters)
+    }
+    let primitive = match &node.kind {
+        Kind::Boolean => "boolean",
+        Kind::Int => node.connect_type.as_deref().filter(|t| matches!(*t, "int8" | "int16")).unwrap_or("int32"),
+        Kind::Long => "int64",
+        Kind::Float => "float32",
+        Kind::Double => "float64",
+        Kind::Fixed(16) if name == Some("io.debezium.data.Uuid") => "string",
+        Kind::Bytes | Kind::Fixed(_) => "bytes",
+        Kind::String | Kind::Enum(_) => "string",
+        Kind::Record(members) if is_variable_decimal(schema, members) || is_geometry(schema, members) => "struct",
+        // Named so that nothing takes them for what JSON would hold: there is no reader for them yet.
+        Kind::Array(_) => "array",
+        Kind::Map(_) => "map of Avro",
+        Kind::Record(_) => "record of Avro",
+        Kind::Null => "null",
+        Kind::Union(_) => "union",
     };
-    Some(Connect::row_of(schema.record(record)?.iter().map(column).collect()))
+    Connect::column(member, primitive, name, null.is_some(), parameters)
 }
 
 /// Whether an envelope is of a connector whose times are spans ([`Connect::has_spans`]).

@@ -12,12 +12,15 @@ use serde::Deserialize;
 use super::field::{BinaryStrings, DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
 use super::reject::{Code, Reject};
 use super::{Options, declared_type};
-use crate::types::{BITS_MAX, LogicalType};
+use crate::types::{BITS_MAX, ElementType, LogicalType};
 
 /// Bits of a scale in a Postgres type modifier: negative scales appear as `2048 - n` (STACK.md).
 const POSTGRES_SCALE_MODULUS: i32 = 2048;
 /// The greatest scale that a Postgres column declares.
 const POSTGRES_SCALE_MAX: i32 = 1000;
+
+/// What an array of Avro is called here: its elements are no tokens of JSON.
+const AVRO_ARRAY: &str = "array of Avro";
 
 /// The scale that stands for none.
 const ORACLE_NO_SCALE: i32 = 127;
@@ -35,6 +38,9 @@ pub(super) struct Schema<'a> {
     field: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     fields: Option<Vec<Schema<'a>>>,
+    /// What an array's elements are.
+    #[serde(borrow, default)]
+    items: Option<Box<Schema<'a>>>,
     #[serde(borrow, default)]
     parameters: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
@@ -57,12 +63,26 @@ impl<'a> Schema<'a> {
         optional: bool,
         parameters: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
     ) -> Self {
-        Self { r#type: r#type.into(), name: name.map(Cow::from), optional, field: Some(field.into()), fields: None, parameters: Some(parameters) }
+        Self {
+            r#type: r#type.into(),
+            name: name.map(Cow::from),
+            optional,
+            field: Some(field.into()),
+            fields: None,
+            items: None,
+            parameters: Some(parameters),
+        }
+    }
+
+    /// An array of such columns.
+    pub(super) fn array_of(field: &'a str, items: Self, optional: bool) -> Self {
+        let items = Some(Box::new(items));
+        Self { r#type: AVRO_ARRAY.into(), name: None, optional, field: Some(field.into()), fields: None, items, parameters: None }
     }
 
     /// A row of such columns.
     pub(super) fn row_of(columns: Vec<Self>) -> Self {
-        Self { r#type: "struct".into(), name: None, optional: false, field: None, fields: Some(columns), parameters: None }
+        Self { r#type: "struct".into(), name: None, optional: false, field: None, fields: Some(columns), items: None, parameters: None }
     }
 
     /// The fields of a struct.
@@ -213,6 +233,12 @@ impl<'a> Schema<'a> {
             }
             "string" => Some((Wire::Text, LogicalType::Text)),
             "bytes" => Some((Wire::Bytes(BinaryStrings::Base64), LogicalType::Bytes)),
+            "array" | AVRO_ARRAY => {
+                let (wire, ty) = self.items.as_ref()?.natural()?;
+                // A string of bits takes more than what carries it, which an array would multiply.
+                let element = ty.element().filter(|element| !matches!(element, ElementType::Bits { .. }))?;
+                Some((Wire::Array(wire.element()?), LogicalType::Array(element)))
+            }
             _ => None,
         }
     }
@@ -257,6 +283,8 @@ impl<'a> Schema<'a> {
             return Some(wire);
         }
         match (wire, declared) {
+            // Of Avro's arrays there is no text that a document could keep.
+            (Wire::Array(_), LogicalType::Json) if self.r#type == "array" => Some(any),
             (Wire::Integer | Wire::Wrapped, LogicalType::UInt64) if self.r#type == "int64" => Some(Wire::Wrapped),
             (
                 Wire::Integer,

@@ -4,15 +4,19 @@
 //! the look of a string decides nothing (cases TMP-02, DEC-16). Reading borrows from the document, or from scratch buffers that are reused
 //! from row to row. A value that its column cannot hold is a [`Fault`], never a near miss.
 
+use std::convert::Infallible;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
+use super::avro::Items;
 use super::reject::Fault;
 use super::{geometry, temporal};
 use crate::decimal::{self, Decimal};
 use crate::json::{self, JsonStr, Scanner, Token};
-use crate::types::{DECIMAL_PRECISION_MAX, LogicalType};
-use crate::value::{self, NotFinite, Value};
+use crate::row;
+use crate::types::{DECIMAL_PRECISION_MAX, ElementType, LogicalType};
+use crate::value::{self, Array, NotFinite, Value};
 
 /// Millis to the second.
 pub(super) const MILLIS: i64 = 1_000;
@@ -25,8 +29,14 @@ pub(super) const NANOS: i64 = 1_000_000_000;
 const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
 
 /// What a column's values are written as.
+pub(super) type Wire = WireOf<ElementWire>;
+
+/// What an array's elements are written as.
+pub(super) type ElementWire = WireOf<Infallible>;
+
+/// What values are written as. `A` is what an array's elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(super) enum WireOf<A> {
     Bool,
     Integer,
     /// A signed 64-bit number that holds an unsigned one (case DEC-03).
@@ -63,6 +73,8 @@ pub(super) enum Wire {
     Bits,
     /// A struct of well-known binary and the number of its reference system (case DEC-15).
     Geometry,
+    /// Elements, one behind the other.
+    Array(A),
     /// No schema part: whatever a connector may write for the declared type.
     Declared {
         decimal_strings: DecimalStrings,
@@ -70,6 +82,49 @@ pub(super) enum Wire {
         /// Whether a date of zeros is NULL.
         zero_dates: bool,
     },
+}
+
+/// The arms of a match that takes a wire to the same one of the other kind.
+macro_rules! same {
+    ($wire:expr, $array:pat => $otherwise:expr, $wrap:path) => {
+        $wrap(match $wire {
+            WireOf::Bool => WireOf::Bool,
+            WireOf::Integer => WireOf::Integer,
+            WireOf::Wrapped => WireOf::Wrapped,
+            WireOf::Float32 => WireOf::Float32,
+            WireOf::Float64 => WireOf::Float64,
+            WireOf::Decimal { scale } => WireOf::Decimal { scale },
+            WireOf::NoScale => WireOf::NoScale,
+            WireOf::VariableDecimal => WireOf::VariableDecimal,
+            WireOf::DecimalText => WireOf::DecimalText,
+            WireOf::Text => WireOf::Text,
+            WireOf::Json => WireOf::Json,
+            WireOf::Bytes(strings) => WireOf::Bytes(strings),
+            WireOf::Uuid => WireOf::Uuid,
+            WireOf::Days => WireOf::Days,
+            WireOf::Time { per_second } => WireOf::Time { per_second },
+            WireOf::Timestamp { per_second } => WireOf::Timestamp { per_second },
+            WireOf::Iso => WireOf::Iso,
+            WireOf::Bits => WireOf::Bits,
+            WireOf::Geometry => WireOf::Geometry,
+            WireOf::Declared { decimal_strings, binary_strings, zero_dates } => WireOf::Declared { decimal_strings, binary_strings, zero_dates },
+            $array => $otherwise,
+        })
+    };
+}
+
+impl ElementWire {
+    /// The same as a column's.
+    fn widen(self) -> Wire {
+        same!(self, WireOf::Array(never) => match never {}, std::convert::identity)
+    }
+}
+
+impl Wire {
+    /// The same as an element's; `None` for an array.
+    pub(super) fn element(self) -> Option<ElementWire> {
+        same!(self, WireOf::Array(_) => return None, Some)
+    }
 }
 
 /// What a string holds in a column of bytes (`binary.handling.mode`).
@@ -126,13 +181,16 @@ pub(super) struct Placeholder {
     text: String,
     base64: String,
     hex: String,
+    /// Its bytes as an array of numbers, which stands for one of integers.
+    numbers: String,
 }
 
 impl Placeholder {
     pub(super) fn new(text: &str) -> Self {
         let mut hex = String::new();
         value::push_hex(&mut hex, text.as_bytes());
-        Self { text: text.to_owned(), base64: STANDARD.encode(text), hex }
+        let numbers: Vec<String> = text.bytes().map(|b| b.cast_signed().to_string()).collect();
+        Self { text: text.to_owned(), base64: STANDARD.encode(text), hex, numbers: format!("[{}]", numbers.join(",")) }
     }
 
     /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes the text or what bytes are written as, arrays
@@ -143,12 +201,32 @@ impl Placeholder {
             (Token::String(s), Wire::Bits) => self.is_bytes(s, BinaryStrings::Base64),
             (Token::String(s), Wire::Declared { binary_strings, .. }) if ty == LogicalType::Bytes => self.is_bytes(s, binary_strings),
             (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
+            (Token::String(s), Wire::Array(_)) => s.is(&self.text),
+            (Token::Object(_), Wire::Geometry) => {
+                matches!(geometry::members(token), Ok(Some((wkb, _))) if self.is_bytes(&wkb, BinaryStrings::Base64))
+            }
+            (Token::Array(raw), _) if *raw == self.numbers => true,
             (Token::Array(raw), _) => {
                 let inner = raw[1..raw.len() - 1].trim_ascii();
                 matches!(Scanner::new(inner).value(), Ok(Token::String(s)) if s.raw.len() + 2 == inner.len() && s.is(&self.text))
             }
             _ => false,
         }
+    }
+
+    /// Whether the elements of an array of Avro are the marker: its text alone, or its bytes as numbers.
+    fn stands_in(&self, items: &Items<'_>) -> bool {
+        let mut bytes = self.text.bytes();
+        let mut is_text = false;
+        let is_marker = items.each(|datum| match datum {
+            Datum::Text(text) if !is_text && text == self.text => {
+                is_text = true;
+                Ok(())
+            }
+            Datum::Integer(v) if !is_text && bytes.next().map(|b| i64::from(b.cast_signed())) == Some(v) => Ok(()),
+            _ => Err(Fault::Kind),
+        });
+        is_marker.is_ok() && (is_text || bytes.len() == 0) && !self.text.is_empty()
     }
 
     fn is_bytes(&self, s: &JsonStr<'_>, strings: BinaryStrings) -> bool {
@@ -179,6 +257,9 @@ pub(super) enum Datum<'a> {
         wkb: &'a [u8],
         srid: Option<i64>,
     },
+    /// The bytes of an array, not looked at yet.
+    Blocks(&'a [u8]),
+    Items(Items<'a>),
 }
 
 /// Buffers that values are unpacked into.
@@ -186,6 +267,7 @@ pub(super) enum Datum<'a> {
 pub(super) struct Unpacked {
     pub(super) text: String,
     pub(super) bytes: Vec<u8>,
+    pub(super) items: Vec<u8>,
     /// How many values had a fraction of a second that was finer than their type's micros.
     pub(super) cut: u64,
 }
@@ -205,6 +287,7 @@ pub(super) fn read<'s>(
         Datum::Text(text) if placeholder.stands_at(&Token::String(JsonStr { raw: text, escaped: false }), wire, ty) => Ok(None),
         Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_) | Wire::Bits) && bytes == placeholder.text.as_bytes() => Ok(None),
         Datum::Geometry { wkb, .. } if wkb == placeholder.text.as_bytes() => Ok(None),
+        Datum::Items(items) if placeholder.stands_in(&items) => Ok(None),
         datum => read_datum(wire, ty, datum, unpacked).map(Some),
     }
 }
@@ -247,6 +330,16 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
             geometry::extend(&mut unpacked.bytes, srid)?;
             Value::Bytes(&unpacked.bytes)
         }
+        (Wire::Array(wire), Datum::Items(items)) => {
+            let mut elements = Elements::of(ty, unpacked)?;
+            items.each(|datum| {
+                elements.add(|ty, unpacked, out| {
+                    let value = if matches!(datum, Datum::Null) { Value::Null } else { read_datum(wire.widen(), ty, datum, unpacked)? };
+                    row::put(ty, value, out).map_err(Fault::from)
+                })
+            })?;
+            elements.value()
+        }
         _ => return Err(Fault::Kind),
     })
 }
@@ -264,9 +357,14 @@ fn read_token<'s>(
     if placeholder.stands_at(&token, wire, ty) {
         return Ok(None);
     }
-    let value = match wire {
+    read_present(wire, ty, token, unpacked).map(Some)
+}
+
+/// Reads a value that is neither NULL nor a marker.
+fn read_present<'s>(wire: Wire, ty: LogicalType, token: Token<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
+    Ok(match wire {
         Wire::Declared { zero_dates: true, .. } if is_zero_date(ty, &token) => Value::Null,
-        Wire::Declared { decimal_strings, binary_strings, .. } => return declared(ty, token, decimal_strings, binary_strings, unpacked).map(Some),
+        Wire::Declared { decimal_strings, binary_strings, .. } => declared(ty, token, decimal_strings, binary_strings, unpacked)?,
         Wire::Bool => match token {
             Token::Bool(v) => Value::Bool(v),
             _ => return Err(Fault::Kind),
@@ -299,16 +397,16 @@ fn read_token<'s>(
         }
         Wire::Geometry => {
             let Some((wkb, srid)) = geometry::members(&token)? else { return Err(Fault::Kind) };
-            if placeholder.is_bytes(&wkb, BinaryStrings::Base64) {
-                return Ok(None);
-            }
             let Unpacked { text, bytes, .. } = unpacked;
             decode_bytes(self::text(wkb, text)?, BinaryStrings::Base64, bytes)?;
             geometry::extend(bytes, srid)?;
             Value::Bytes(bytes)
         }
-    };
-    Ok(Some(value))
+        Wire::Array(wire) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
+            // A marker stands for the whole array, never for an element.
+            row::put(ty, read_present(wire.widen(), ty, token, unpacked)?, out).map_err(Fault::from)
+        })?,
+    })
 }
 
 /// Whether a value is MySQL's date that is none: `0000-00-00`, with a time of day or without.
@@ -380,11 +478,64 @@ fn declared<'s>(
             text.clear();
             bits(bytes, ty, text)?
         }
+        (LogicalType::Array(_), Token::Array(_)) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
+            row::put(ty, declared(ty, token, decimal_strings, binary_strings, unpacked)?, out).map_err(Fault::from)
+        })?,
         (LogicalType::Json, Token::String(s)) => document(text(s, &mut unpacked.text)?)?,
         (LogicalType::Json, Token::Object(raw) | Token::Array(raw) | Token::Number(raw)) => Value::Json(raw),
         (LogicalType::Json, Token::Bool(v)) => Value::Json(if v { "true" } else { "false" }),
         _ => return Err(Fault::Kind),
     })
+}
+
+/// Reads the elements of a JSON array; `put` writes one that is not NULL.
+fn json_array<'s>(
+    ty: LogicalType,
+    token: &Token<'_>,
+    unpacked: &'s mut Unpacked,
+    put: impl Fn(Token<'_>, LogicalType, &mut Unpacked, &mut Vec<u8>) -> Result<(), Fault>,
+) -> Result<Value<'s>, Fault> {
+    let Token::Array(raw) = token else { return Err(Fault::Kind) };
+    let mut scanner = Scanner::new(raw);
+    scanner.enter_array().map_err(|_| Fault::Kind)?;
+    let mut elements = Elements::of(ty, unpacked)?;
+    let mut first = true;
+    while let Some(token) = scanner.element(first).map_err(|_| Fault::Kind)? {
+        first = false;
+        elements.add(|ty, unpacked, out| match token {
+            Token::Null => row::put(ty, Value::Null, out).map_err(Fault::from),
+            token => put(token, ty, unpacked, out),
+        })?;
+    }
+    Ok(elements.value())
+}
+
+/// The elements of an array, one after the other; each has the buffers of a value for itself while it is read.
+struct Elements<'s> {
+    element: ElementType,
+    len: usize,
+    items: Vec<u8>,
+    unpacked: &'s mut Unpacked,
+}
+
+impl<'s> Elements<'s> {
+    fn of(ty: LogicalType, unpacked: &'s mut Unpacked) -> Result<Self, Fault> {
+        let LogicalType::Array(element) = ty else { return Err(Fault::Kind) };
+        let mut items = std::mem::take(&mut unpacked.items);
+        items.clear();
+        Ok(Self { element, len: 0, items, unpacked })
+    }
+
+    fn add(&mut self, put: impl FnOnce(LogicalType, &mut Unpacked, &mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
+        self.len += 1;
+        put(self.element.widen(), self.unpacked, &mut self.items)
+    }
+
+    fn value(self) -> Value<'s> {
+        let Self { element, len, items, unpacked } = self;
+        unpacked.items = items;
+        Value::Array(Array { element, len, items: &unpacked.items })
+    }
 }
 
 fn number<'a>(token: &Token<'a>) -> Result<&'a str, Fault> {

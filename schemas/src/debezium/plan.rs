@@ -119,12 +119,14 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 impl Writer {
     /// Gives back what an uncommonly large value has needed.
     pub(super) fn trim(&mut self) {
-        let Unpacked { text, bytes, .. } = &mut self.unpacked;
+        let Unpacked { text, bytes, items, .. } = &mut self.unpacked;
         if text.capacity() > BUFFER_BYTES_MAX {
             *text = String::new();
         }
-        if bytes.capacity() > BUFFER_BYTES_MAX {
-            *bytes = Vec::new();
+        for buffer in [bytes, items] {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
+                *buffer = Vec::new();
+            }
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `time`, `duration` | `Int64` | micros, of a time since midnight, beyond 6 digits nanos; 24:00:00 is kept. `Time64` would be a newer server's, behind a setting |
 //! | `interval` | `String` | its ISO 8601 text, as Debezium writes it (`P0Y-1M3DT0H0M-0.5S`) |
 //! | `bits(n)` | `String` | n digits 0 and 1 |
+//! | `array(t)` | `Array(Nullable(T))` | as its elements are. An array cannot be NULL there: it lands as an empty one, which is counted (case DEC-13) |
 //!
 //! Dates and times are held from 1900 to 2299, the range that every server documents. Newer ones take and print the years 1 to 9999 for
 //! `DateTime64` (seen on 26.7), older ones wrap silently, so what lies outside is refused on all; and so are infinity and NaN of times and
@@ -19,7 +20,7 @@
 use std::fmt;
 
 use super::{NameError, Refusal};
-use crate::types::LogicalType;
+use crate::types::{ElementType, LogicalType};
 use crate::value::{INFINITY, NEGATIVE_INFINITY, Value, per_second};
 
 /// The most digits of a `Decimal`: what 256 bits hold.
@@ -58,6 +59,8 @@ pub enum ColumnType {
     Date32,
     /// `DateTime64(n, 'UTC')` of 6 or 9 digits.
     DateTime64(u8),
+    /// `Array(Nullable(T))`.
+    Array(ElementType),
 }
 
 impl ColumnType {
@@ -72,8 +75,13 @@ impl ColumnType {
             Self::Decimal { precision: 10..=18, .. } => 8,
             Self::Decimal { precision: 19..=38, .. } | Self::Uuid => 16,
             Self::Decimal { .. } => 32,
-            Self::String => return None,
+            Self::String | Self::Array(_) => return None,
         })
+    }
+
+    /// Whether the type goes into `Nullable`.
+    pub const fn is_nullable(self) -> bool {
+        !matches!(self, Self::Array(_))
     }
 }
 
@@ -91,6 +99,7 @@ impl fmt::Display for ColumnType {
             Self::Uuid => f.write_str("UUID"),
             Self::Date32 => f.write_str("Date32"),
             Self::DateTime64(digits) => write!(f, "DateTime64({digits}, 'UTC')"),
+            Self::Array(element) => write!(f, "Array(Nullable({}))", column_type(element.widen())),
         }
     }
 }
@@ -119,6 +128,7 @@ pub const fn column_type(ty: LogicalType) -> ColumnType {
         | LogicalType::Bytes
         | LogicalType::Interval
         | LogicalType::Bits { .. } => ColumnType::String,
+        LogicalType::Array(element) => ColumnType::Array(element),
         LogicalType::Uuid => ColumnType::Uuid,
         LogicalType::Date => ColumnType::Date32,
         LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => ColumnType::DateTime64(if ty.counts_nanos() { 9 } else { 6 }),
@@ -132,6 +142,9 @@ pub fn logical_type(text: &str) -> Option<(LogicalType, bool)> {
     let text = inside(text, "LowCardinality").unwrap_or_else(|| text.to_owned());
     if let Some(inner) = inside(&text, "Nullable") {
         return logical_type(&inner).map(|(ty, _)| (ty, true));
+    }
+    if let Some(inner) = inside(&text, "Array") {
+        return logical_type(&inner)?.0.element().map(|element| (LogicalType::Array(element), false));
     }
     let ty = match text.as_str() {
         "Bool" => LogicalType::Bool,
@@ -166,8 +179,14 @@ pub fn logical_type(text: &str) -> Option<(LogicalType, bool)> {
 
 /// Whether any value of a type can be refused: those of the others need not be looked at.
 pub const fn may_refuse(ty: LogicalType) -> bool {
-    use LogicalType::{Date, Decimal, Numeric, Timestamp, TimestampTz};
-    matches!(ty, Date | Timestamp { .. } | TimestampTz { .. } | Decimal { .. } | Numeric)
+    use crate::types::Type::{Array, Date, Decimal, Numeric, Timestamp, TimestampTz};
+    // Of an array it counts, too, that it is NULL.
+    matches!(ty, Date | Timestamp { .. } | TimestampTz { .. } | Decimal { .. } | Numeric | Array(_))
+}
+
+/// Whether less of a value is kept than it has: an array that is NULL lands as an empty one.
+pub const fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
+    matches!((ty, value), (LogicalType::Array(_), Value::Null))
 }
 
 /// Why a value of a type cannot be held exactly, if it cannot: a day or an instant outside the range, infinity, a decimal that is no number.
@@ -175,6 +194,7 @@ pub const fn may_refuse(ty: LogicalType) -> bool {
 pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
     let held = match *value {
         Value::NotFinite(v) => return Some(super::no_number(v)),
+        Value::Array(v) => return super::refuse_elements(&v, refuse),
         Value::Timestamp(INFINITY | NEGATIVE_INFINITY) => return Some(Refusal::Infinite),
         Value::Date(days) => (FIRST_DAY..=LAST_DAY).contains(&i64::from(days)),
         Value::Timestamp(units) => (FIRST_DAY..=LAST_DAY).contains(&units.div_euclid(per_second(ty) * 86_400)),
@@ -243,7 +263,8 @@ mod tests {
         }
         assert_eq!(logical_type("LowCardinality(Nullable(String))"), Some((LogicalType::Text, true)));
         assert_eq!(logical_type("DateTime64(3)"), Some((ty("timestamp(3)"), false)));
-        for unknown in ["Array(String)", "Date", "Decimal(9)", "Nullable(", ""] {
+        assert_eq!(logical_type("Array(Nullable(Int32))"), Some((ty("array(int32)"), false)));
+        for unknown in ["Array(Array(String))", "Date", "Decimal(9)", "Nullable(", ""] {
             assert_eq!(logical_type(unknown), None, "{unknown}");
         }
     }

@@ -14,6 +14,7 @@
 //! | `duration` | `INTERVAL` | micros alone; nanos are cut |
 //! | `interval` | `INTERVAL` | its three parts |
 //! | `bits(n)` | `BIT` | its digits |
+//! | `array(t)` | `T[]` | as its elements are |
 //!
 //! NaN and infinity of decimals are refused: no column type has them.
 //!
@@ -26,7 +27,7 @@ use serde::de::IgnoredAny;
 
 use super::{NameError, Refusal, micros, within};
 use crate::table::TableSchema;
-use crate::types::LogicalType;
+use crate::types::{ElementType, LogicalType};
 use crate::value::{INFINITY, NEGATIVE_INFINITY, Value};
 
 /// The most digits of a `DECIMAL`: what 128 bits hold.
@@ -68,12 +69,16 @@ pub fn column_type(ty: LogicalType) -> Cow<'static, str> {
         LogicalType::Duration { .. } | LogicalType::Interval => "INTERVAL",
         LogicalType::Bits { .. } => "BIT",
         LogicalType::Json => "JSON",
+        LogicalType::Array(element) => return Cow::Owned(format!("{}[]", column_type(element.widen()))),
     })
 }
 
 /// The logical type whose values a column type holds: the way back, for a column that exists already. A `VARCHAR` is text, whatever it was
 /// made of. `None` for types that have no logical type yet.
 pub fn logical_type(column_type: &str) -> Option<LogicalType> {
+    if let Some(element) = column_type.strip_suffix("[]") {
+        return logical_type(element)?.element().map(LogicalType::Array);
+    }
     Some(match column_type {
         "BOOLEAN" => LogicalType::Bool,
         "TINYINT" => LogicalType::Int8,
@@ -109,13 +114,17 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
 
 /// Whether any value of a type can be refused: those of the others need not be looked at.
 pub const fn may_refuse(ty: LogicalType) -> bool {
-    use LogicalType::{Date, Decimal, Duration, Interval, Json, Numeric, Timestamp, TimestampTz};
+    use crate::types::Type::{Array, Date, Decimal, Duration, Interval, Json, Numeric, Timestamp, TimestampTz};
+    if let Array(element) = ty {
+        return may_refuse(element.widen());
+    }
     matches!(ty, Date | Timestamp { .. } | TimestampTz { .. } | Duration { .. } | Interval | Json | Decimal { .. } | Numeric)
 }
 
 /// Whether a fraction of a second is finer than its column, so that it is cut.
-pub const fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
+pub fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
     match ty {
+        LogicalType::Array(ElementType::TimestampTz { .. } | ElementType::Duration { .. }) => super::cuts_micros(ty, value),
         LogicalType::TimestampTz { .. } | LogicalType::Duration { .. } => super::cuts_micros(ty, value),
         _ => false,
     }
@@ -128,6 +137,7 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
         Value::Timestamp(units) => timestamp(ty, units).err(),
         Value::Json(text) => document(text).err(),
         Value::NotFinite(v) => Some(super::no_number(v)),
+        Value::Array(v) => super::refuse_elements(&v, refuse),
         // Read as text, whose sign comes after its digits are a number.
         Value::Duration(units) => (duration(ty, units) == i64::MIN).then_some(Refusal::Range),
         Value::Interval(v) => (v.micros == i64::MIN || v.months == i32::MIN || v.days == i32::MIN).then_some(Refusal::Range),
@@ -231,7 +241,7 @@ mod tests {
             assert_eq!(column_type(ty(logical)), column);
             assert_eq!(logical_type(column), Some(ty(back)), "{column}");
         }
-        assert_eq!(logical_type("INTEGER[]"), None);
+        assert_eq!(logical_type("INTEGER[]"), Some(ty("array(int32)")));
         assert_eq!(logical_type("INTERVAL"), Some(LogicalType::Interval));
     }
 

@@ -14,7 +14,7 @@ use std::ops::RangeBounds;
 use crate::row;
 use crate::table::TableSchema;
 use crate::types::LogicalType;
-use crate::value::{INFINITY, NEGATIVE_INFINITY, NotFinite, Value};
+use crate::value::{Array, INFINITY, NEGATIVE_INFINITY, NotFinite, Value};
 use crate::wire::{Reader, WireError};
 
 /// Why a store cannot hold a value exactly. The change that carries it is dead-lettered for the replicas in that store; others keep it.
@@ -74,8 +74,9 @@ const fn micros(ty: LogicalType, units: i64) -> i64 {
 }
 
 /// Whether a store whose times count micros keeps less of a value than it has. It is counted, and the landed value is the one before it.
-const fn cuts_micros(ty: LogicalType, value: &Value<'_>) -> bool {
+fn cuts_micros(ty: LogicalType, value: &Value<'_>) -> bool {
     match *value {
+        Value::Array(v) => v.values().map_while(Result::ok).any(|value| cuts_micros(v.element.widen(), &value)),
         Value::Timestamp(INFINITY | NEGATIVE_INFINITY) => false,
         Value::Time(units) | Value::Timestamp(units) | Value::Duration(units) => ty.counts_nanos() && units % 1000 != 0,
         _ => false,
@@ -88,6 +89,12 @@ const fn no_number(value: NotFinite) -> Refusal {
         NotFinite::Nan => Refusal::NotANumber,
         NotFinite::Infinity | NotFinite::NegativeInfinity => Refusal::Infinite,
     }
+}
+
+/// The first refusal of an array's elements. Bytes that are no elements are found by whoever writes them.
+fn refuse_elements(array: &Array<'_>, refuse: impl Fn(LogicalType, &Value<'_>) -> Option<Refusal>) -> Option<Refusal> {
+    let ty = array.element.widen();
+    array.values().map_while(Result::ok).find_map(|value| refuse(ty, &value))
 }
 
 /// A count where a store's range has it.

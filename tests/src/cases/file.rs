@@ -121,6 +121,7 @@ impl Table {
                 "interval" => Kind::Interval,
                 "timestamptz" => Kind::TimestampTz,
                 "json" => Kind::Json,
+                "array" => Kind::Array,
                 other => Kind::Decimal(other.strip_prefix("decimal(")?.strip_suffix(')')?.parse().ok()?),
             })
         };

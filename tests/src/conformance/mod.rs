@@ -67,6 +67,30 @@ pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("any_history_ends_as_its_changes_say", landings::any_history_ends_as_its_changes_say),
 ];
 
+/// An array as `Value::write_text` writes it, from a JSON array of its elements' texts, each of which `canonical` reads.
+pub(crate) fn list(element: LogicalType, json: &str, canonical: impl Fn(LogicalType, &str) -> String) -> String {
+    let texts: Vec<Option<String>> = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
+    let text = |text: &Option<String>| {
+        let Some(text) = text.as_ref().map(|text| canonical(element, text)) else { return "null".to_owned() };
+        let is_finite = !matches!(text.as_str(), "NaN" | "Infinity" | "-Infinity");
+        match element {
+            LogicalType::Bytes => format!("\"\\\\x{text}\""),
+            LogicalType::Float32 | LogicalType::Float64 if is_finite => text,
+            LogicalType::Bool
+            | LogicalType::Int8
+            | LogicalType::Int16
+            | LogicalType::Int32
+            | LogicalType::Int64
+            | LogicalType::UInt8
+            | LogicalType::UInt16
+            | LogicalType::UInt32
+            | LogicalType::UInt64 => text,
+            _ => serde_json::Value::from(text).to_string(),
+        }
+    };
+    format!("[{}]", texts.iter().map(text).collect::<Vec<_>>().join(","))
+}
+
 /// Runs every scenario; a failure names its scenario and the others still run.
 pub(crate) fn run(
     make: &mut dyn FnMut() -> Box<dyn Sink>,

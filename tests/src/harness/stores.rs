@@ -20,6 +20,7 @@
 //! | timestamptz | the same in UTC, with `Z` | `to_char` in UTC | `formatDateTime` in UTC | `strftime` in UTC |
 //! | interval | months, days, micros | `::text` | the ISO text | `::VARCHAR` |
 //! | json | members sorted, no blanks | `::text` | the text | `::VARCHAR` |
+//! | array | JSON | `to_json` | `toJSONString` | `to_json` |
 //!
 //! NULL is `None` in all of them.
 
@@ -68,6 +69,8 @@ pub enum Kind {
     TimestampTz,
     /// Document.
     Json,
+    /// Elements in order.
+    Array,
 }
 
 impl Kind {
@@ -83,7 +86,7 @@ impl Kind {
             Self::TimeNanos => time(text, 9),
             Self::TimestampNanos if text.contains('.') => format!("{text:0<29}"),
             Self::Interval => interval(text),
-            Self::Json => serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |v| v.to_string()),
+            Self::Json | Self::Array => serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |v| v.to_string()),
             _ => text.to_owned(),
         }
     }
@@ -91,6 +94,7 @@ impl Kind {
     fn postgres(self, column: &str) -> String {
         match self {
             Self::Bytes => format!("encode({column}, 'hex')"),
+            Self::Array => format!("to_json({column})::text"),
             Self::Time | Self::TimeNanos => format!("{column}::interval::text"),
             Self::Timestamp | Self::TimestampNanos => {
                 format!("CASE WHEN isfinite({column}) THEN to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.US') ELSE {column}::text END")
@@ -106,6 +110,7 @@ impl Kind {
         match self {
             Self::Decimal(scale) => format!("toDecimalString({column}, {scale})"),
             Self::Bytes => format!("lower(hex({column}))"),
+            Self::Array => format!("toJSONString({column})"),
             // The formatter knows six digits.
             Self::TimestampNanos => format!("replaceOne(toString({column}), ' ', 'T')"),
             Self::Timestamp => format!("formatDateTime({column}, '%Y-%m-%dT%H:%i:%S.%f', 'UTC')"),
@@ -118,6 +123,7 @@ impl Kind {
     fn duckdb(self, column: &str) -> String {
         match self {
             Self::Bytes => format!("lower(hex({column}))"),
+            Self::Array => format!("to_json({column})::VARCHAR"),
             Self::Timestamp => format!("strftime({column}, '%Y-%m-%dT%H:%M:%S.%f')"),
             Self::TimestampNanos => format!("strftime({column}, '%Y-%m-%dT%H:%M:%S.%n')"),
             Self::TimestampTz => format!("strftime({column} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')"),

@@ -14,7 +14,8 @@ fn conformance() {
     let path = folder.path().join("replicas.duckdb");
     let mut make = || Box::new(sink(&path)) as Box<dyn Sink>;
     let mut read = |target: &Target| {
-        let columns: Vec<String> = target.schema.columns().iter().map(|c| expression(&c.name, c.ty)).collect();
+        let columns: Vec<String> =
+            target.schema.columns().iter().map(|c| expression(&format!("\"{}\"", c.name.replace('"', "\"\"")), c.ty)).collect();
         let query = format!("SELECT {} FROM main.\"{}\"", columns.join(", "), target.table.replace('"', "\"\""));
         let limits = Limits { rows: usize::MAX, bytes: usize::MAX, time: std::time::Duration::from_secs(60) };
         let rows = run(&path, None, &query, &limits).expect("reads").rows;
@@ -33,11 +34,11 @@ fn conformance() {
 
 /// A column as an expression whose text has every digit: counts instead of calendars.
 fn expression(name: &str, ty: LogicalType) -> String {
-    let name = format!("\"{}\"", name.replace('"', "\"\""));
     match ty {
+        LogicalType::Array(element) => format!("to_json(list_transform({name}, e -> ({})::VARCHAR))::VARCHAR", expression("e", element.widen())),
         LogicalType::Date => format!("{name} - DATE '1970-01-01'"),
-        LogicalType::Timestamp { .. } if ty.counts_nanos() => finite(&name, "epoch_ns"),
-        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => finite(&name, "epoch_us"),
+        LogicalType::Timestamp { .. } if ty.counts_nanos() => finite(name, "epoch_ns"),
+        LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. } => finite(name, "epoch_us"),
         // Its parts: a text would bring hours and days together.
         LogicalType::Duration { .. } | LogicalType::Interval => format!(
             "(datepart('year', {name}) * 12 + datepart('month', {name}))::VARCHAR || ' ' || datepart('day', {name})::VARCHAR || ' ' || \
@@ -45,7 +46,7 @@ fn expression(name: &str, ty: LogicalType) -> String {
         ),
         LogicalType::Time { .. } if !ty.counts_nanos() => format!("epoch_us({name})"),
         LogicalType::Bytes => format!("lower(hex({name}))"),
-        _ => name,
+        _ => name.to_owned(),
     }
 }
 
@@ -56,6 +57,9 @@ fn finite(name: &str, count: &str) -> String {
 
 /// The same as the schemas crate writes the value.
 fn canonical(ty: LogicalType, text: &str) -> String {
+    if let LogicalType::Array(element) = ty {
+        return crate::conformance::list(element.widen(), text, canonical);
+    }
     let number = || text.parse::<i64>().expect("a count");
     if text.ends_with("infinity") {
         return text.to_owned();

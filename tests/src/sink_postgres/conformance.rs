@@ -8,7 +8,7 @@ use landfall_schemas::value::Interval;
 use landfall_schemas::{LogicalType, Value};
 
 use super::{Admin, Home, quoted};
-use crate::conformance::{Rows, run};
+use crate::conformance::{Rows, list, run};
 
 #[test]
 fn postgres_conforms() {
@@ -24,25 +24,7 @@ fn postgres_conforms() {
 /// the server's stands between.
 pub(super) fn read(admin: &Admin, schema: &str, target: &Target) -> Rows {
     let names = postgres::column_names(&target.schema).expect("names");
-    let columns: Vec<String> = names
-        .iter()
-        .zip(target.schema.columns())
-        .map(|(name, column)| {
-            let name = quoted(name);
-            match column.ty {
-                LogicalType::Float32 => format!("encode(float4send({name}), 'hex')"),
-                LogicalType::Float64 => format!("encode(float8send({name}), 'hex')"),
-                LogicalType::Bytes => format!("encode({name}, 'hex')"),
-                LogicalType::Date => format!("({name} - DATE '1970-01-01')::text"),
-                LogicalType::Time { .. } => format!("(extract(epoch FROM {name}) * 1000000)::bigint::text"),
-                // `extract` rounds at the far end of the calendar.
-                LogicalType::Timestamp { .. } => format!("encode(timestamp_send({name}), 'hex')"),
-                LogicalType::TimestampTz { .. } => format!("encode(timestamptz_send({name}), 'hex')"),
-                LogicalType::Duration { .. } | LogicalType::Interval => format!("encode(interval_send({name}), 'hex')"),
-                _ => format!("{name}::text"),
-            }
-        })
-        .collect();
+    let columns: Vec<String> = names.iter().zip(target.schema.columns()).map(|(name, column)| expression(&quoted(name), column.ty)).collect();
     let sql = format!("SELECT {} FROM {}.{}", columns.join(", "), quoted(schema), quoted(&target.table));
     let mut rows = admin.rows(&sql);
     for row in &mut rows {
@@ -55,7 +37,31 @@ pub(super) fn read(admin: &Admin, schema: &str, target: &Target) -> Rows {
     rows
 }
 
+/// What the server is asked for of a column or an element.
+fn expression(name: &str, ty: LogicalType) -> String {
+    match ty {
+        LogicalType::Float32 => format!("encode(float4send({name}), 'hex')"),
+        LogicalType::Float64 => format!("encode(float8send({name}), 'hex')"),
+        LogicalType::Bytes => format!("encode({name}, 'hex')"),
+        LogicalType::Date => format!("({name} - DATE '1970-01-01')::text"),
+        LogicalType::Time { .. } => format!("(extract(epoch FROM {name}) * 1000000)::bigint::text"),
+        // `extract` rounds at the far end of the calendar.
+        LogicalType::Timestamp { .. } => format!("encode(timestamp_send({name}), 'hex')"),
+        LogicalType::TimestampTz { .. } => format!("encode(timestamptz_send({name}), 'hex')"),
+        LogicalType::Duration { .. } | LogicalType::Interval => format!("encode(interval_send({name}), 'hex')"),
+        LogicalType::Array(element) => format!(
+            "CASE WHEN {name} IS NOT NULL THEN coalesce((SELECT '[' || string_agg(coalesce(to_json({})::text, 'null'), ',' ORDER BY n) || ']' \
+             FROM unnest({name}) WITH ORDINALITY AS u(e, n)), '[]') END",
+            expression("e", element.widen())
+        ),
+        _ => format!("{name}::text"),
+    }
+}
+
 fn canonical(ty: LogicalType, text: &str) -> String {
+    if let LogicalType::Array(element) = ty {
+        return list(element.widen(), text, canonical);
+    }
     let mut out = String::new();
     let nanos = if ty.counts_nanos() { 1000 } else { 1 };
     let value = match ty {

@@ -1,7 +1,7 @@
 //! Rows into Native blocks: ClickHouse's own column format, measured as the fastest that it takes.
 //!
-//! A block is a count of columns and rows, then for every column its name, its type, for a `Nullable` one a byte per row that is 1 for NULL,
-//! and the values one after the other. Deltas come as rows, so a block turns them: every column has a buffer that values are appended to,
+//! A block is a count of columns and rows, then for every column its name, its type, for an `Array` where each row's elements end, for a
+//! `Nullable` one a byte per value that is 1 for NULL, and the values one after the other. Deltas come as rows, so a block turns them: every column has a buffer that values are appended to,
 //! borrowed for the landing and kept from block to block. Nothing is allocated per row, and a block is handed over as soon as it has [`BLOCK_BYTES`]: memory is bounded
 //! whatever the batch. What a column cannot hold is an error here, never another value.
 
@@ -61,7 +61,11 @@ struct Column {
     in_key: bool,
     /// Name and type as every block carries them.
     header: Vec<u8>,
-    /// A byte per row, 1 for NULL; empty for a key column, which is never NULL.
+    /// Where each row's elements end, of an array.
+    offsets: Vec<u8>,
+    /// How many elements there are.
+    elements: u64,
+    /// A byte per value, 1 for NULL; empty for a key column, which is never NULL.
     nulls: Vec<u8>,
     values: Vec<u8>,
 }
@@ -74,8 +78,18 @@ impl Block {
             let ty = column_type(column.ty);
             let mut header = Vec::new();
             put_text(&mut header, column.name.as_bytes());
-            put_text(&mut header, if in_key { ty.to_string() } else { format!("Nullable({ty})") }.as_bytes());
-            Column { name: column.name.clone(), ty: column.ty, column: ty, in_key, header, nulls: Vec::new(), values: Vec::new() }
+            put_text(&mut header, if in_key || !ty.is_nullable() { ty.to_string() } else { format!("Nullable({ty})") }.as_bytes());
+            Column {
+                name: column.name.clone(),
+                ty: column.ty,
+                column: ty,
+                in_key,
+                header,
+                offsets: Vec::new(),
+                elements: 0,
+                nulls: Vec::new(),
+                values: Vec::new(),
+            }
         });
         Self {
             columns: columns.collect(),
@@ -107,17 +121,19 @@ impl Block {
     /// Gives the memory back, with whatever is in it.
     pub(super) fn give_back(&mut self, buffers: &mut Buffers) {
         self.each_buffer(|place, buffer| buffers.give_back(place, std::mem::take(buffer)));
+        self.columns.iter_mut().for_each(|c| c.elements = 0);
         (self.rows, self.bytes) = (0, 0);
     }
 
     fn clear(&mut self) {
         self.each_buffer(|_, buffer| buffer.clear());
+        self.columns.iter_mut().for_each(|c| c.elements = 0);
         (self.rows, self.bytes) = (0, 0);
     }
 
     fn each_buffer(&mut self, mut act: impl FnMut(usize, &mut Vec<u8>)) {
         let own = [&mut self.versions, &mut self.deleted];
-        let all = own.into_iter().chain(self.columns.iter_mut().flat_map(|c| [&mut c.nulls, &mut c.values]));
+        let all = own.into_iter().chain(self.columns.iter_mut().flat_map(|c| [&mut c.offsets, &mut c.nulls, &mut c.values]));
         for (place, buffer) in all.enumerate() {
             act(place, buffer);
         }
@@ -163,6 +179,7 @@ impl Block {
         put_varint(out, self.rows as u64);
         for column in &self.columns {
             out.put_slice(&column.header);
+            out.put_slice(&column.offsets);
             out.put_slice(&column.nulls);
             out.put_slice(&column.values);
         }
@@ -178,11 +195,14 @@ impl Block {
 
 impl Column {
     fn put_null(&mut self, bytes: &mut usize) {
+        if let ColumnType::Array(_) = self.column {
+            // There is no NULL of it (case DEC-13).
+            self.offsets.put_u64_le(self.elements);
+            *bytes += 8;
+            return;
+        }
         self.nulls.push(1);
-        // A NULL still takes the place of a value: zeros of the type's width, or an empty string.
-        let width = self.column.width().unwrap_or(1);
-        self.values.put_bytes(0, width);
-        *bytes += width + 1;
+        *bytes += put_filler(self.column, &mut self.values) + 1;
     }
 
     fn put(&mut self, value: Value<'_>, scratch: &mut String, bytes: &mut usize) -> Result<(), Error> {
@@ -196,57 +216,98 @@ impl Column {
         if let Some(refusal) = refuse(self.ty, &value) {
             return Err(self.unsupported(refusal.code()));
         }
-        if !self.in_key {
-            self.nulls.push(0);
-        }
-        let before = self.values.len();
-        let out = &mut self.values;
-        match (self.column, value) {
-            (ColumnType::Bool, Value::Bool(v)) => out.push(u8::from(v)),
-            (ColumnType::Int(8) | ColumnType::UInt(8), Value::Int(v)) => out.push(v as u8),
-            (ColumnType::Int(16) | ColumnType::UInt(16), Value::Int(v)) => out.put_u16_le(v as u16),
-            (ColumnType::Int(32) | ColumnType::UInt(32), Value::Int(v)) => out.put_u32_le(v as u32),
-            (ColumnType::Int(64), Value::Int(v) | Value::Time(v) | Value::Duration(v)) => out.put_i64_le(v),
-            (ColumnType::UInt(64), Value::UInt(v)) => out.put_u64_le(v),
-            (ColumnType::Float32, Value::Float32(v)) => out.put_f32_le(v),
-            (ColumnType::Float64, Value::Float64(v)) => out.put_f64_le(v),
-            (ColumnType::Decimal { .. }, Value::Decimal(v)) => {
-                let width = self.column.width().expect("a decimal column has a width");
-                if !put_decimal(out, v.unscaled, width) {
-                    return Err(self.unsupported(Refusal::Range.code()));
+        let before = self.values.len() + self.nulls.len() + self.offsets.len();
+        if let (ColumnType::Array(element), Value::Array(array)) = (self.column, value) {
+            let ty = element.widen();
+            let column = column_type(ty);
+            for value in array.values() {
+                let value = value.map_err(|e| malformed(&self.name, e))?;
+                self.nulls.push(u8::from(value.is_null()));
+                if value.is_null() {
+                    let _ = put_filler(column, &mut self.values);
+                } else {
+                    put_value(column, ty, false, value, scratch, &mut self.values).map_err(|bad| self.bad(bad))?;
                 }
             }
-            (ColumnType::String, Value::Decimal(v)) => {
-                scratch.clear();
-                push_decimal(&v, scratch);
-                // Of a key, 1.0 and 1.00 are one row; a declared scale is the same for all.
-                let plain = if self.in_key && self.ty == LogicalType::Numeric { without_trailing_zeros(scratch) } else { scratch };
-                put_text(out, plain.as_bytes());
+            self.elements += array.len as u64;
+            self.offsets.put_u64_le(self.elements);
+        } else {
+            if !self.in_key {
+                self.nulls.push(0);
             }
-            (ColumnType::String, Value::Interval(v)) => {
-                scratch.clear();
-                v.write_iso(scratch);
-                put_text(out, scratch.as_bytes());
-            }
-            (ColumnType::String, Value::Text(v) | Value::Json(v) | Value::Bits(v)) => put_text(out, v.as_bytes()),
-            (ColumnType::String, Value::Bytes(v)) => put_text(out, v),
-            (ColumnType::Uuid, Value::Uuid(v)) => {
-                // Two little-endian halves, the high one first.
-                let (high, low) = v.split_at(8);
-                out.extend(high.iter().rev());
-                out.extend(low.iter().rev());
-            }
-            (ColumnType::Date32, Value::Date(v)) => out.put_i32_le(v),
-            (ColumnType::DateTime64(_), Value::Timestamp(v)) => out.put_i64_le(v),
-            _ => return Err(Error::new(Kind::Internal, format!("column {:?} of type {} has a value of another type", self.name, self.ty))),
+            put_value(self.column, self.ty, self.in_key, value, scratch, &mut self.values).map_err(|bad| self.bad(bad))?;
         }
-        *bytes += self.values.len() - before + 1;
+        *bytes += self.values.len() + self.nulls.len() + self.offsets.len() - before;
         Ok(())
+    }
+
+    fn bad(&self, bad: Bad) -> Error {
+        match bad {
+            Bad::Refused(refusal) => self.unsupported(refusal.code()),
+            Bad::Kind => Error::new(Kind::Internal, format!("column {:?} of type {} has a value of another type", self.name, self.ty)),
+        }
     }
 
     fn unsupported(&self, code: &str) -> Error {
         Error::new(Kind::Unsupported, format!("a value does not fit column {:?} of type {} ({code})", self.name, self.column))
     }
+}
+
+/// Why a value is not written.
+enum Bad {
+    Refused(Refusal),
+    Kind,
+}
+
+/// What stands in the place of a NULL: zeros of the type's width, or an empty string. Returns its bytes.
+fn put_filler(column: ColumnType, out: &mut Vec<u8>) -> usize {
+    let width = column.width().unwrap_or(1);
+    out.put_bytes(0, width);
+    width
+}
+
+/// Appends a value that is there, in the form of its column's type.
+fn put_value(column: ColumnType, ty: LogicalType, in_key: bool, value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) -> Result<(), Bad> {
+    match (column, value) {
+        (ColumnType::Bool, Value::Bool(v)) => out.push(u8::from(v)),
+        (ColumnType::Int(8) | ColumnType::UInt(8), Value::Int(v)) => out.push(v as u8),
+        (ColumnType::Int(16) | ColumnType::UInt(16), Value::Int(v)) => out.put_u16_le(v as u16),
+        (ColumnType::Int(32) | ColumnType::UInt(32), Value::Int(v)) => out.put_u32_le(v as u32),
+        (ColumnType::Int(64), Value::Int(v) | Value::Time(v) | Value::Duration(v)) => out.put_i64_le(v),
+        (ColumnType::UInt(64), Value::UInt(v)) => out.put_u64_le(v),
+        (ColumnType::Float32, Value::Float32(v)) => out.put_f32_le(v),
+        (ColumnType::Float64, Value::Float64(v)) => out.put_f64_le(v),
+        (ColumnType::Decimal { .. }, Value::Decimal(v)) => {
+            let width = column.width().expect("a decimal column has a width");
+            if !put_decimal(out, v.unscaled, width) {
+                return Err(Bad::Refused(Refusal::Range));
+            }
+        }
+        (ColumnType::String, Value::Decimal(v)) => {
+            scratch.clear();
+            push_decimal(&v, scratch);
+            // Of a key, 1.0 and 1.00 are one row; a declared scale is the same for all.
+            let plain = if in_key && ty == LogicalType::Numeric { without_trailing_zeros(scratch) } else { scratch };
+            put_text(out, plain.as_bytes());
+        }
+        (ColumnType::String, Value::Interval(v)) => {
+            scratch.clear();
+            v.write_iso(scratch);
+            put_text(out, scratch.as_bytes());
+        }
+        (ColumnType::String, Value::Text(v) | Value::Json(v) | Value::Bits(v)) => put_text(out, v.as_bytes()),
+        (ColumnType::String, Value::Bytes(v)) => put_text(out, v),
+        (ColumnType::Uuid, Value::Uuid(v)) => {
+            // Two little-endian halves, the high one first.
+            let (high, low) = v.split_at(8);
+            out.extend(high.iter().rev());
+            out.extend(low.iter().rev());
+        }
+        (ColumnType::Date32, Value::Date(v)) => out.put_i32_le(v),
+        (ColumnType::DateTime64(_), Value::Timestamp(v)) => out.put_i64_le(v),
+        _ => return Err(Bad::Kind),
+    }
+    Ok(())
 }
 
 fn malformed(what: &str, error: WireError) -> Error {

@@ -182,7 +182,7 @@ pub(super) fn view_comment(replica: &str, build: u16) -> String {
 /// The column of a replica table: a key column as it is, any other Nullable, whatever the source says, since a tombstone has none of them.
 pub(super) fn column_type_text(column: &Column, in_key: bool) -> String {
     let ty = column_type(column.ty);
-    if in_key { ty.to_string() } else { format!("Nullable({ty})") }
+    if in_key || !ty.is_nullable() { ty.to_string() } else { format!("Nullable({ty})") }
 }
 
 /// Makes the replica table; `replace` puts it in the place of an earlier build's at one stroke.

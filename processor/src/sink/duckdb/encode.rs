@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use duckdb::arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, PrimitiveArray, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, TimestampNanosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, ListArray, PrimitiveArray, StringArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
 };
 use duckdb::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use duckdb::arrow::datatypes::{
@@ -208,10 +208,13 @@ enum Data {
     TimestampTz(Lent<i64>),
     Text { ends: Lent<i32>, bytes: Lent<u8> },
     Bytes { ends: Lent<i32>, bytes: Lent<u8> },
+    List { ends: Lent<i32>, elements: Box<Cells> },
 }
 
 /// Arrow's name for 16 bytes that are a UUID; DuckDB's crate knows it.
 const UUID_EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.uuid");
+/// Arrow's name for the elements of a list.
+const ELEMENT: &str = "item";
 /// Bytes of a UUID.
 const UUID_WIDTH: i32 = 16;
 
@@ -242,6 +245,7 @@ impl Cells {
             LogicalType::Bytes => Data::Bytes { ends: Lent::default(), bytes: Lent::default() },
             // A document is appended as text: a cast would not change it, and the appender makes none between the two.
             LogicalType::Text | LogicalType::Json | LogicalType::Numeric | LogicalType::Decimal { .. } => text(),
+            LogicalType::Array(element) => Data::List { ends: Lent::default(), elements: Box::new(Self::new(ELEMENT.to_owned(), element.widen())) },
             // Spans and bits, too, are cast from text.
             LogicalType::Duration { .. } | LogicalType::Interval | LogicalType::Bits { .. } => text(),
         };
@@ -275,6 +279,7 @@ impl Cells {
             Data::TimestampTz(_) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Data::Text { .. } => DataType::Utf8,
             Data::Bytes { .. } => DataType::Binary,
+            Data::List { elements, .. } => DataType::List(Arc::new(elements.field())),
         };
         let field = Field::new(&self.name, data_type, true);
         if matches!(self.data, Data::Uuid(_)) {
@@ -332,6 +337,12 @@ impl Cells {
                 }
                 ends.values.push(end_of(bytes)?);
             }
+            (Data::List { ends, elements }, Value::Array(v)) => {
+                for value in v.values() {
+                    elements.push(value.map_err(|_| "value.kind")?)?;
+                }
+                ends.values.push(i32::try_from(elements.valid.len).map_err(|_| Refusal::Range.code())?);
+            }
             (Data::Bytes { ends, bytes }, Value::Bytes(v)) => {
                 bytes.values.extend_from_slice(v);
                 ends.values.push(end_of(bytes)?);
@@ -357,7 +368,7 @@ impl Cells {
             Data::F64(to) => to.values.push(0.0),
             Data::Decimal(to) => to.values.push(0),
             Data::Uuid(to) => to.values.extend_from_slice(&[0; UUID_WIDTH as usize]),
-            Data::Text { ends, .. } | Data::Bytes { ends, .. } => {
+            Data::Text { ends, .. } | Data::Bytes { ends, .. } | Data::List { ends, .. } => {
                 let end = ends.values.last().copied().unwrap_or(0);
                 ends.values.push(end);
             }
@@ -391,6 +402,10 @@ impl Cells {
             Data::TimestampTz(v) => Arc::new(TimestampMicrosecondArray::try_new(ScalarBuffer::new(v.lend(), 0, rows), nulls)?.with_timezone("UTC")),
             Data::Text { ends, bytes } => Arc::new(StringArray::try_new(offsets(ends, rows), bytes.lend(), nulls)?),
             Data::Bytes { ends, bytes } => Arc::new(BinaryArray::try_new(offsets(ends, rows), bytes.lend(), nulls)?),
+            Data::List { ends, elements } => {
+                let (field, count) = (Arc::new(elements.field()), elements.valid.len);
+                Arc::new(ListArray::try_new(field, offsets(ends, rows), elements.array(count)?, nulls)?)
+            }
         })
     }
 
@@ -414,6 +429,11 @@ impl Cells {
                 ends.clear();
                 bytes.clear();
                 // Offsets begin with a zero.
+                ends.values.push(0);
+            }
+            Data::List { ends, elements } => {
+                ends.clear();
+                elements.clear();
                 ends.values.push(0);
             }
         }

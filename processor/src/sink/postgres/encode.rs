@@ -5,9 +5,9 @@
 //! an error here; what the server checks itself (NUL, documents) is left to it, since the lander asked `refuse` before.
 
 use bytes::{BufMut, BytesMut};
-use landfall_schemas::store::postgres::{date, duration, numeric as numeric_fits, time, timestamp};
+use landfall_schemas::store::postgres::{date, duration, element_oid, numeric as numeric_fits, time, timestamp};
 use landfall_schemas::store::{Refusal, postgres};
-use landfall_schemas::value::Interval;
+use landfall_schemas::value::{Array, Interval};
 use landfall_schemas::wire::{Reader, WireError};
 use landfall_schemas::{Column, LogicalType, TableSchema, Value, row};
 
@@ -137,6 +137,7 @@ fn put(at: usize, ty: LogicalType, value: &Value<'_>, out: &mut BytesMut) -> Res
         Value::Duration(units) => put_interval(Interval { months: 0, days: 0, micros: duration(ty, units) }, out),
         Value::Interval(v) => put_interval(v, out),
         Value::Bits(digits) => put_bits(digits, out),
+        Value::Array(v) => put_array(at, &v, out)?,
     }
     Ok(())
 }
@@ -146,6 +147,31 @@ fn put_interval(v: Interval, out: &mut BytesMut) {
     out.put_i64(v.micros);
     out.put_i32(v.days);
     out.put_i32(v.months);
+}
+
+/// Dimensions (none where there are no elements), whether any is NULL, the elements' type, count and first index, then each with its length.
+fn put_array(at: usize, array: &Array<'_>, out: &mut BytesMut) -> Result<(), Failure> {
+    let length = out.len();
+    out.put_i32(0);
+    out.put_i32(i32::from(array.len > 0));
+    let nulls = out.len();
+    out.put_i32(0);
+    out.put_u32(element_oid(array.element));
+    if array.len > 0 {
+        out.put_i32(array.len as i32);
+        out.put_i32(1);
+    }
+    let ty = array.element.widen();
+    for value in array.values() {
+        let value = value?;
+        if value.is_null() {
+            out[nulls..nulls + 4].copy_from_slice(&1_i32.to_be_bytes());
+        }
+        put(at, ty, &value, out)?;
+    }
+    let bytes = (out.len() - length - 4) as i32;
+    out[length..length + 4].copy_from_slice(&bytes.to_be_bytes());
+    Ok(())
 }
 
 /// Count of bits, then the bits, the first one the highest of its byte.

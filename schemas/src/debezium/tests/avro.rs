@@ -158,10 +158,16 @@ fn enums_and_logical_types_of_avro_itself() {
 }
 
 #[test]
-fn arrays_and_other_unions_stop_the_table_by_name_and_may_be_left_out() {
+fn arrays_of_arrays_and_other_unions_stop_the_table_by_name_and_may_be_left_out() {
     let fields = r#"{"name":"list","type":{"type":"array","items":["null","int"]}},{"name":"v","type":"string"}"#;
     let row = create(&[4, 0, 2, 14, 0, 2, b'x']);
-    let reject = said(&mut decoder(fields), &row).expect_err("arrays have no type yet");
+    assert_eq!(said(&mut decoder(fields), &row).expect("an array").after["list"].as_deref(), Some("[null,7]"));
+    let types = vec![("list".to_owned(), LogicalType::Json)];
+    let reject = said(&mut decoder_of(fields, Options { types, ..Options::new("t") }), &row).expect_err("no text of it");
+    assert_eq!((reject.code, reject.kind()), (Code::TypesConflict, RejectKind::StopTable));
+    let fields = r#"{"name":"list","type":{"type":"array","items":{"type":"array","items":"int"}}},{"name":"v","type":"string"}"#;
+    let row = create(&[2, 2, 14, 0, 0, 2, b'x']);
+    let reject = said(&mut decoder(fields), &row).expect_err("arrays of arrays have no type");
     assert_eq!((reject.code, reject.kind()), (Code::TypeUnsupported, RejectKind::StopTable));
     // There is no reader for them, so a declared type does not help: nothing lands as NULL that was something.
     let types = vec![("list".to_owned(), LogicalType::Json)];

@@ -53,6 +53,11 @@ fn canonical(ty: &str, text: &str) -> String {
         let year = if (0..=9999).contains(&year) { format!("{year:04}") } else { format!("{year:+05}") };
         format!("{year}{}", &text[year_end..])
     };
+    if let Some(element) = ty.strip_suffix("[]") {
+        let elements = elements(text);
+        let element = |e: &Option<String>| e.as_ref().map_or_else(|| "NULL".to_owned(), |e| format!("{:?}", canonical(element, e)));
+        return format!("[{}]", elements.iter().map(element).collect::<Vec<_>>().join(","));
+    }
     match ty.split(['(', ' ']).next().expect("a type") {
         "real" | "float" => float::<f32>(text),
         "double" => float::<f64>(text),
@@ -68,6 +73,7 @@ fn canonical(ty: &str, text: &str) -> String {
         // One bit is a boolean to its connectors.
         "bit" if ty == "bit(1)" => text.replace('0', "false").replace('1', "true"),
         // A cast writes the mask of a single address, too.
+        "boolean" => text.replace('t', "true").replace("truerue", "true").replace('f', "false").replace("falsealse", "false"),
         "inet" => text.trim_end_matches(if text.contains(':') { "/128" } else { "/32" }).to_owned(),
         // MariaDB writes a bit string without the zeros before it.
         "bit" => text.trim_start_matches('0').to_owned(),
@@ -77,6 +83,32 @@ fn canonical(ty: &str, text: &str) -> String {
         "timestamp" | "datetime" => trimmed(&iso(text).replace("+00", "")),
         _ => text.to_owned(),
     }
+}
+
+/// The elements of Postgres' own text of an array of one dimension: `{1,NULL,"a,\"b"}`.
+fn elements(text: &str) -> Vec<Option<String>> {
+    let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).expect("an array");
+    let (mut found, mut rest) = (Vec::new(), inner.chars().peekable());
+    while rest.peek().is_some() {
+        let (mut element, mut is_quoted) = (String::new(), false);
+        while let Some(c) = rest.next() {
+            match c {
+                '"' => {
+                    is_quoted = !is_quoted || {
+                        element.push('\u{0}');
+                        false
+                    }
+                }
+                '\\' => element.extend(rest.next()),
+                ',' if !is_quoted => break,
+                c => element.push(c),
+            }
+        }
+        // A closing quote has left a mark, so that a quoted NULL is text.
+        let was_quoted = element.contains('\u{0}');
+        found.push((was_quoted || element != "NULL").then(|| element.replace('\u{0}', "")));
+    }
+    found
 }
 
 /// Postgres' own text of an interval (`-1 years -2 mons +3 days -04:05:06.000001`) in ISO 8601.
@@ -124,6 +156,15 @@ where
 
 /// What was decoded, in that same form.
 fn decoded(ty: &str, text: &str) -> String {
+    if let Some(element) = ty.strip_suffix("[]") {
+        let json: Json = serde_json::from_str(text).expect("an array");
+        let element = |e: &Json| match e {
+            Json::Null => "NULL".to_owned(),
+            Json::String(text) => format!("{:?}", decoded(element, text.strip_prefix("\\x").unwrap_or(text))),
+            other => format!("{:?}", decoded(element, &other.to_string())),
+        };
+        return format!("[{}]", json.as_array().expect("an array").iter().map(element).collect::<Vec<_>>().join(","));
+    }
     match ty.split(['(', ' ']).next().expect("a type") {
         "timestamp" | "datetime" => canonical("time", &text.replacen('T', " ", 1).replace('Z', "")),
         "date" | "money" | "interval" => text.to_owned(),
@@ -360,6 +401,18 @@ fn case_tmp_08_intervals_of_the_calendar() {
     let fine = ["c_time", "c_time0", "c_time3", "c_time6", "c_ts", "c_ts0", "c_ts1", "c_ts3", "c_ts4", "c_ts6"];
     let out_of_scope: Vec<&str> = zones.iter().chain(&fine).copied().collect();
     compare("pg-types-string-schema", "t_time", "pg-types.t_time", plain(), &out_of_scope, JULIAN);
+}
+
+#[test]
+fn case_dec_13_arrays() {
+    // Arrays of enums come as NULL, and times of day within arrays without their fraction.
+    let damaged = [("*", "a_enum"), ("2", "a_time"), ("102", "a_time")];
+    for file in ["pg-types-schema", "pg-types-avro"] {
+        compare(file, "t_arr", "pg-types.t_arr", plain(), &[], &damaged);
+    }
+    // An array that was not sent keeps what it was: its marker is an element of text, or the marker's bytes as numbers.
+    compare("pg-ops-schema", "toasted", "pg-ops.toasted", plain(), &[], &[]);
+    compare("pg-ops-avro", "toasted", "pg-ops.toasted", plain(), &[], &[]);
 }
 
 #[test]

@@ -181,25 +181,18 @@ fn a_schema_is_what_its_record_says() {
 
 #[test]
 fn types_without_a_logical_type_stop_the_table_and_are_all_named() {
-    for (table, named) in [
-        ("t_arr", "\"a_bytea\" (array)"),
-        // A string of bits without a bound could take any number of bytes, however few carried it.
-        ("t_net", "\"c_varbit\" (io.debezium.data.Bits)"),
-    ] {
-        let record = &records_of("pg-types-schema", table)[0];
-        let reject = say(&mut Decoder::new(Options::new("t")), input(record)).expect_err(table);
-        assert_eq!((reject.code, reject.kind()), (Code::TypeUnsupported, RejectKind::StopTable));
-        assert!(reject.reason.contains(named), "{reject}");
-    }
     let net = &records_of("pg-types-schema", "t_net")[0];
+    let reject = say(&mut Decoder::new(Options::new("t")), input(net)).expect_err("a string of bits without a bound");
+    assert_eq!((reject.code, reject.kind()), (Code::TypeUnsupported, RejectKind::StopTable));
+    // It could take any number of bytes, however few carried it.
+    assert!(reject.reason.contains("\"c_varbit\" (io.debezium.data.Bits)"), "{reject}");
     let said = say(&mut Decoder::new(Options { exclude: vec!["c_varbit".to_owned()], ..Options::new("t") }), input(net)).expect("the rest decodes");
     assert_eq!(said[0].schema.columns().len(), 9);
     // Structured values may be taken as documents where that is asked for.
     let record = &records_of("pg-types-schema", "t_arr")[0];
-    let schema_columns = say(&mut Decoder::new(Options::new("t")), input(record)).expect_err("arrays").reason;
-    let types = schema_columns.split('"').skip(3).step_by(2).map(|name| (name.to_owned(), LogicalType::Json)).collect();
+    let types = vec![("a_int".to_owned(), LogicalType::Json)];
     let said = say(&mut Decoder::new(Options { types, ..Options::new("t") }), input(record)).expect("as documents");
-    assert_eq!(said[0].after["a_int"].as_deref(), Some("[]"));
+    assert_eq!((said[0].after["a_int"].as_deref(), said[0].after["a_int2"].as_deref()), (Some("[]"), Some("[]")));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::contract::crc64;
 use crate::decimal::Decimal;
 use crate::row;
 use crate::table::TableSchema;
-use crate::types::{BITS_MAX, LogicalType};
+use crate::types::{BITS_MAX, ElementType, LogicalType};
 use crate::value::{INFINITY, NEGATIVE_INFINITY, Value};
 use crate::wire::{Reader, WireError};
 
@@ -72,11 +72,39 @@ pub fn column_type(ty: LogicalType) -> Cow<'static, str> {
         LogicalType::Duration { .. } | LogicalType::Interval => "interval",
         LogicalType::Bits { length } => return Cow::Owned(format!("bit({length})")),
         LogicalType::Json => "jsonb",
+        LogicalType::Array(element) => return Cow::Owned(format!("{}[]", column_type(element.widen()))),
     })
+}
+
+/// The server's number of an element's type (`pg_type.dat`), which the wire form of an array carries.
+pub const fn element_oid(element: ElementType) -> u32 {
+    match element {
+        ElementType::Bool => 16,
+        ElementType::Bytes => 17,
+        ElementType::Int64 | ElementType::UInt32 => 20,
+        ElementType::Int8 | ElementType::UInt8 | ElementType::Int16 => 21,
+        ElementType::UInt16 | ElementType::Int32 => 23,
+        ElementType::Text => 25,
+        ElementType::Float32 => 700,
+        ElementType::Float64 => 701,
+        ElementType::Date => 1082,
+        ElementType::Time { .. } => 1083,
+        ElementType::Timestamp { .. } => 1114,
+        ElementType::TimestampTz { .. } => 1184,
+        ElementType::Duration { .. } | ElementType::Interval => 1186,
+        ElementType::Bits { .. } => 1560,
+        ElementType::UInt64 | ElementType::Decimal { .. } | ElementType::Numeric => 1700,
+        ElementType::Uuid => 2950,
+        ElementType::Json => 3802,
+        ElementType::Array(never) => match never {},
+    }
 }
 
 /// The logical type whose values a column type holds, from the server's `format_type`; `None` for types that have none yet.
 pub fn logical_type(column_type: &str) -> Option<LogicalType> {
+    if let Some(element) = column_type.strip_suffix("[]") {
+        return logical_type(element)?.element().map(LogicalType::Array);
+    }
     let (name, arguments) = match column_type.split_once('(') {
         Some((name, rest)) => {
             let (arguments, tail) = rest.split_once(')')?;
@@ -119,6 +147,7 @@ pub const fn equality_is_identity(ty: LogicalType) -> bool {
     match ty {
         LogicalType::Float32 | LogicalType::Float64 | LogicalType::Numeric | LogicalType::Json | LogicalType::Interval => false,
         LogicalType::Decimal { precision, .. } => precision <= DECLARED_PRECISION_MAX,
+        LogicalType::Array(element) => equality_is_identity(element.widen()),
         _ => true,
     }
 }
@@ -135,12 +164,13 @@ pub const fn may_refuse(ty: LogicalType) -> bool {
         | LogicalType::Time { .. }
         | LogicalType::Timestamp { .. }
         | LogicalType::TimestampTz { .. } => true,
+        LogicalType::Array(element) => may_refuse(element.widen()),
         _ => false,
     }
 }
 
 /// Whether a fraction of a second is finer than micros, so that it is cut.
-pub const fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
+pub fn cuts(ty: LogicalType, value: &Value<'_>) -> bool {
     super::cuts_micros(ty, value)
 }
 
@@ -158,6 +188,7 @@ pub fn refuse(ty: LogicalType, value: &Value<'_>) -> Option<Refusal> {
             LogicalType::Decimal { precision, .. } if precision <= DECLARED_PRECISION_MAX => None,
             _ => numeric(&v).err(),
         },
+        Value::Array(v) => super::refuse_elements(&v, refuse),
         _ => None,
     }
 }
@@ -299,7 +330,8 @@ mod tests {
         }
         assert_eq!(logical_type("character varying(20)"), Some(LogicalType::Text));
         assert_eq!(logical_type("numeric(5,-2)"), Some(ty("decimal(7,0)")));
-        assert_eq!(logical_type("integer[]"), None);
+        assert_eq!(logical_type("numeric(10,2)[]"), Some(ty("array(decimal(10,2))")));
+        assert_eq!(column_type(ty("array(timestamptz(3))")), "timestamp(6) with time zone[]");
         assert_eq!(logical_type("interval"), Some(LogicalType::Interval));
         assert_eq!(logical_type("bit(12)"), Some(ty("bits(12)")));
     }
