@@ -13,6 +13,7 @@ pub mod debezium;
 pub mod decimal;
 pub mod json;
 pub mod key;
+pub mod mask;
 pub mod provenance;
 pub mod row;
 pub mod sequence;

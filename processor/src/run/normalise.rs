@@ -483,6 +483,7 @@ impl Session<'_> {
     /// A dead letter stands before the watermark passes its record (law 11).
     fn bury(&mut self, slot: usize, token: u64, message: &BorrowedMessage<'_>, code: &str, reason: String) -> Result<(), SessionError> {
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
+        let hides = self.tables[owned.table].rules.hides();
         let letter = Letter {
             code: code.to_owned(),
             reason,
@@ -491,8 +492,9 @@ impl Session<'_> {
             topic: message.topic().to_owned(),
             partition: message.partition(),
             offset: message.offset(),
-            key: message.key().map(dead_letter::excerpt),
-            excerpt: message.payload().map(dead_letter::excerpt),
+            // Where columns are left out or masked, no part of a record is shown: it may be what must not be.
+            key: message.key().map(dead_letter::excerpt).filter(|_| !hides),
+            excerpt: message.payload().map(dead_letter::excerpt).filter(|_| !hides),
         };
         if !fault::bug(Bug::CommitPastRejected) {
             owned.core.expect(token);

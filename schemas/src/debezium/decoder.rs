@@ -92,7 +92,7 @@ impl Decoder {
     pub fn new(options: Options) -> Self {
         let marks = TableSchema::of_marks(options.table.clone());
         let marks = (Arc::new(marks.clone()), contract::of(&marks).1);
-        let writer = Writer { placeholder: Placeholder::new(&options.placeholder), unpacked: Unpacked::default() };
+        let writer = Writer { placeholder: Placeholder::new(&options.placeholder), unpacked: Unpacked::default(), masked: Default::default() };
         Self {
             epoch: 0,
             options,

@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::change::{Change, Op};
 use crate::contract::Fingerprint;
+use crate::mask::Mask;
 use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
 
@@ -114,6 +115,10 @@ pub struct Options {
     pub types_are_columns: bool,
     /// Columns that are left out.
     pub exclude: Vec<String>,
+    /// New names of columns, by the old ones; everything else here goes by the old ones.
+    pub rename: Vec<(String, String)>,
+    /// Columns of which only masks are shown, and their masks; none of a key.
+    pub masked: Option<(Vec<String>, Mask)>,
     /// What a string means in a column that is declared as a decimal, without a schema part.
     pub decimal_strings: DecimalStrings,
     /// What a string holds in a column that is declared as bytes. Where it is not said, such a column is refused if a schema part calls it a string, since
@@ -150,6 +155,8 @@ impl Options {
             types: Vec::new(),
             types_are_columns: false,
             exclude: Vec::new(),
+            rename: Vec::new(),
+            masked: None,
             decimal_strings: DecimalStrings::default(),
             binary_strings: None,
             placeholder: PLACEHOLDER.to_owned(),
@@ -178,6 +185,16 @@ impl Options {
     fn leaves_out(&self, name: &str) -> bool {
         let is_added = self.dialect == Dialect::Flattened && name.starts_with(flattened::PREFIX) && declared_type(self, name).is_none();
         is_added || self.exclude.iter().any(|excluded| excluded == name)
+    }
+
+    /// The name that a column has behind the decoder.
+    fn renamed<'a>(&'a self, name: &'a str) -> &'a str {
+        self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
+    }
+
+    /// The mask of a column.
+    fn mask(&self, name: &str) -> Option<&Mask> {
+        self.masked.as_ref().filter(|(columns, _)| columns.iter().any(|column| column == name)).map(|(_, mask)| mask)
     }
 
     /// Declares the columns of a schema that is known from elsewhere, such as the store's own table, behind those declared already.

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::Options;
 use super::avro::{self, Layout};
 use super::field::{self, Datum, Field, Placeholder, Unpacked};
 use super::reject::{Code, Fault, Reject};
 use crate::avro::Budget;
 use crate::contract::{self, Fingerprint};
 use crate::json::{Scanner, Token};
+use crate::mask::Mask;
 use crate::row;
 use crate::table::{Column, ColumnSet, TableSchema};
 use crate::value::Value;
@@ -55,24 +57,44 @@ pub(super) struct Plan {
     lacking: usize,
     /// Member → position in the key.
     key_positions: Vec<Option<usize>>,
+    /// Names of the key columns in the source, in key order.
+    key_names: Vec<String>,
+    /// Member → what masks it; empty where nothing is masked.
+    masks: Vec<Option<Mask>>,
     pub(super) schema: Arc<TableSchema>,
     pub(super) fingerprint: Fingerprint,
 }
 
 impl Plan {
     /// A plan of fields, the last `lacking` of which no record has.
-    pub(super) fn new(table: &str, fields: Vec<Field>, lacking: usize, key: &[String]) -> Result<Self, Reject> {
-        let column = |f: &Field| Column { name: f.name.clone(), ty: f.ty, nullable: f.nullable };
-        let columns = fields.iter().filter(|f| f.wire.is_some()).map(column).collect();
-        let schema = TableSchema::new(table, columns, key)?;
+    pub(super) fn new(options: &Options, fields: Vec<Field>, lacking: usize, key: &[String]) -> Result<Self, Reject> {
+        let masks: Vec<Option<Mask>> = fields.iter().map(|f| options.mask(&f.name).cloned()).collect();
+        if let Some((hidden, _)) = fields.iter().zip(&masks).find(|(f, mask)| mask.is_some() && key.contains(&f.name)) {
+            let reason = format!("column {:?} of table {:?} is masked, and its key needs it as it is", hidden.name, options.table);
+            return Err(Reject::new(Code::KeyType, reason));
+        }
+        let column = |(f, mask): (&Field, &Option<Mask>)| {
+            let ty = if mask.is_some() { LogicalType::Text } else { f.ty };
+            f.wire.map(|_| Column { name: options.renamed(&f.name).to_owned(), ty, nullable: f.nullable })
+        };
+        let columns = fields.iter().zip(&masks).filter_map(column).collect();
+        let names: Vec<&str> = key.iter().map(|name| options.renamed(name)).collect();
+        let schema = TableSchema::new(&options.table, columns, &names)?;
+        let masks = if masks.iter().any(Option::is_some) { masks } else { Vec::new() };
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
-        Ok(Self { fields, lacking, key_positions, schema: Arc::new(schema), fingerprint })
+        let key_names = key.to_vec();
+        Ok(Self { fields, lacking, key_positions, key_names, masks, schema: Arc::new(schema), fingerprint })
     }
 
     /// The fields that records have.
     pub(super) fn present(&self) -> &[Field] {
         &self.fields[..self.fields.len() - self.lacking]
+    }
+
+    /// The name that a key column has in the source.
+    pub(super) fn key_name(&self, position: usize) -> &str {
+        self.key_names.get(position).map_or("", String::as_str)
     }
 
     pub(super) fn key_type(&self, position: usize) -> Option<(&str, LogicalType)> {
@@ -111,6 +133,8 @@ pub(super) struct Row {
 pub(super) struct Writer {
     pub(super) placeholder: Placeholder,
     pub(super) unpacked: Unpacked,
+    /// The clear text of a value that is masked, and its mask.
+    pub(super) masked: (String, String),
 }
 
 /// The most that a buffer keeps between records; one great row may not hold its memory for ever.
@@ -158,7 +182,15 @@ impl Row {
         };
         match value {
             Some(value) => {
-                row::put(field.ty, value, &mut self.bytes).map_err(|e| fault(e.into()))?;
+                match plan.masks.get(member) {
+                    Some(Some(mask)) if !value.is_null() => {
+                        let (clear, text) = &mut writer.masked;
+                        mask.write(field.ty, &value, clear, text);
+                        row::put(LogicalType::Text, Value::Text(text), &mut self.bytes)
+                    }
+                    _ => row::put(field.ty, value, &mut self.bytes),
+                }
+                .map_err(|e| fault(e.into()))?;
                 if let Some(position) = plan.key_positions[member] {
                     self.key_spans[position] = (start, self.bytes.len());
                 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-use super::{Anything, ChangeSignal, Duration, Entries, Field, Live, NativeApply, Size};
+use super::{Anything, ChangeSignal, Duration, Entries, Field, Live, NativeApply, SecretText, Size};
 use crate::quantity::ScalarText;
 
 /// A table, or many by a pattern.
@@ -30,6 +30,8 @@ pub struct Table {
     pub primary_key: Field<Vec<Field<String>>>,
     /// Rules for columns, or a list of declared columns. Default: the columns of the record schema.
     pub columns: Field<Columns>,
+    /// Salt of masks, as a reference such as `${env:MASK_SALT}`. Required where a column is masked; another one gives other masks.
+    pub mask_salt: Field<SecretText>,
     /// Columns that order the changes of a key, in order. Default: the dialect's own sequence. Not supported yet.
     pub sequence_by: Field<Vec<Field<String>>>,
     /// Condition that makes a change a delete. Default: the dialect's own deletes. Not supported yet.
@@ -117,11 +119,11 @@ impl JsonSchema for Columns {
 pub struct ColumnRules {
     /// Type of columns whose records do not say it, such as `decimal(12,2)`, `timestamptz(6)`. Default: the record schema's.
     pub types: Field<Entries<String>>,
-    /// Columns that never leave the source topic. Default: none. Not supported yet.
+    /// Columns that never leave the source topic, by their names in the source. Default: none.
     pub exclude: Field<Vec<Field<String>>>,
-    /// Columns whose values are disguised, by method, such as `sha256`. Default: none. Not supported yet.
+    /// Columns of which only a mask leaves the source topic, by method: `sha256` is the HMAC-SHA-256 of the value's text under `mask_salt`. Default: none.
     pub mask: Field<Entries<String>>,
-    /// New names of columns, by old name. Default: none. Not supported yet.
+    /// New names of columns in log and replicas, by their names in the source; all else here goes by the latter. Default: none.
     pub rename: Field<Entries<String>>,
 }
 
@@ -137,9 +139,9 @@ pub struct Column {
     pub kind: Field<String>,
     /// True: part of the key, in the order of the list. Default: `false`.
     pub is_primary_key: Field<bool>,
-    /// How its values are disguised, such as `sha256`. Default: not at all. Not supported yet.
+    /// How its values are masked: `sha256`. Default: not at all.
     pub mask: Field<String>,
-    /// New name. Default: the old one. Not supported yet.
+    /// New name in log and replicas. Default: the old one.
     pub rename: Field<String>,
 }
 

@@ -246,12 +246,33 @@ pub struct TablePlan {
     pub primary_key: Option<Vec<String>>,
     /// Declared types by column, in the order of the file; other columns take the record schema's.
     pub types: Vec<(String, LogicalType)>,
+    /// What of its columns leaves the source topic, and under which names.
+    pub rules: ColumnRulesPlan,
     /// Whether a pattern made it: the types are then those of all its tables, and say nothing about the columns of one.
     pub is_derived: bool,
     /// Its change log.
     pub log: LogPlan,
     /// Its copies.
     pub replicas: Vec<ReplicaPlan>,
+}
+
+/// Rules for columns, which go by their names in the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ColumnRulesPlan {
+    /// Columns that are left out.
+    pub exclude: Vec<String>,
+    /// New names, by old name.
+    pub rename: Vec<(String, String)>,
+    /// Columns of which only masks are shown, and the salt of these.
+    pub mask: Option<(Vec<String>, Secret)>,
+}
+
+impl ColumnRulesPlan {
+    /// Whether anything of a record may not be shown, so that no part of one may be quoted.
+    pub fn hides(&self) -> bool {
+        !self.exclude.is_empty() || self.mask.is_some()
+    }
 }
 
 /// A change log.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_schemas::LogicalType;
 use regex::Regex;
 
-use super::{LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan};
+use super::{ColumnRulesPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan};
 use crate::names;
 
 /// An entry with a glob or a regular expression.
@@ -25,6 +25,8 @@ pub struct TablePattern {
     pub primary_key: Option<Vec<String>>,
     /// Declared types of every table.
     pub types: Vec<(String, LogicalType)>,
+    /// Rules for the columns of every table.
+    pub rules: ColumnRulesPlan,
     pub(crate) matcher: Matcher,
     pub(crate) topology: String,
     pub(crate) log_template: String,
@@ -39,11 +41,12 @@ pub struct TablePattern {
 impl PartialEq for TablePattern {
     fn eq(&self, other: &Self) -> bool {
         // Every part but the compiled form of `matcher`, whose source decides.
-        let Self { id, source, primary_key, types, matcher, topology, log_template, log_partitions, log_replication, replicas, stores } = self;
+        let Self { id, source, primary_key, types, rules, matcher, topology, log_template, log_partitions, log_replication, replicas, stores } = self;
         *id == other.id
             && *source == other.source
             && *primary_key == other.primary_key
             && *types == other.types
+            && *rules == other.rules
             && matcher.regex.as_str() == other.matcher.regex.as_str()
             && matcher.id == other.matcher.id
             && matcher.text == other.matcher.text
@@ -152,6 +155,7 @@ impl TablePattern {
             source_table: None,
             primary_key: self.primary_key.clone(),
             types: self.types.clone(),
+            rules: self.rules.clone(),
             is_derived: true,
             log: LogPlan { topic: log, partitions: self.log_partitions, replication: self.log_replication, retention: Retention::Forever },
             replicas,

@@ -357,10 +357,16 @@ const CASES: &[Case] = cases! {
     "shapes to come": "{ store: local }" => "{ store: local, shape: history, track: [a] }";
         ("topology.not_supported_yet", "tables[0].replicas[0].shape", "history"),
         ("topology.not_supported_yet", "tables[0].replicas[0].track", "[a]");
-    "column rules to come": "    replicas:" => "    columns: { exclude: [a], mask: { b: sha256 }, rename: { c: d } }\n    replicas:";
-        ("topology.not_supported_yet", "tables[0].columns.exclude", "[a]"),
-        ("topology.not_supported_yet", "tables[0].columns.mask", "{ b"),
-        ("topology.not_supported_yet", "tables[0].columns.rename", "{ c");
+    "column rules that cannot be": "    replicas:" => "    primary_key: [id]\n    columns: { exclude: [id], mask: { id: sha256, b: md5 }, rename: { c: d, e: d, f: __LF_X } }\n    replicas:";
+        ("topology.bad_value", "tables[0].columns.exclude[0]", "id]"),
+        ("topology.bad_value", "tables[0].columns.mask.id", "id: sha"),
+        ("topology.unknown_value", "tables[0].columns.mask.b", "md5"),
+        ("topology.duplicate_id", "tables[0].columns.rename.e", "d, f"),
+        ("scd.reserved_column", "tables[0].columns.rename.f", "__LF_X");
+    "a mask without salt": "    replicas:" => "    columns: { mask: { b: sha256 } }\n    replicas:";
+        ("topology.required", "tables[0].columns", "{ mask");
+    "a salt for nothing": "    replicas:" => "    mask_salt: '${env:SALT}'\n    replicas:";
+        ("topology.field_unused", "tables[0].mask_salt", "'$");
     "a source to come": "type: postgresql\n" => "type: mongodb\n";
         ("topology.not_supported_yet", "sources[0].type", "mongodb");
     "a store to come": "type: duckdb, path: replicas.duckdb" => "type: kafka";

@@ -47,7 +47,7 @@ fn lookup(reference: &Reference) -> Result<String, LookupError> {
             "EMPTY" => Ok(String::new()),
             "URL" => Ok("postgresql://landfall:canary@db:5432/shop".into()),
             "HTTP_URL" => Ok("http://clickhouse:8123".into()),
-            name if name.ends_with("PASSWORD") => Ok("canary".into()),
+            name if name.ends_with("PASSWORD") || name.ends_with("SALT") => Ok("canary".into()),
             _ => Err(LookupError::new("is not set")),
         },
         Reference::File(path) if path.starts_with("/run/secrets/") => Ok("canary".into()),

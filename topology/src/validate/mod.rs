@@ -9,6 +9,7 @@ mod client;
 mod context;
 mod kafka;
 mod replica;
+mod rules;
 mod signal;
 mod source;
 mod store;

@@ -19,7 +19,7 @@ use super::replica::{self, Naming};
 use super::source::Sources;
 use super::store::Stores;
 use super::topic::Topics;
-use super::{signal, topic, unsupported};
+use super::{rules, signal, topic, unsupported};
 
 /// Enough for four cores; more only spreads a small table thin.
 const PARTITIONS: u32 = 4;
@@ -79,12 +79,16 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     unsupported::table(cx, table);
     let origin = origin(cx, table, at, around);
     let key = key_and_types(cx, table);
+    let rules = rules::resolve(cx, table, key.as_ref().and_then(|(key, _)| key.as_deref()));
     let is_pattern = matches!(origin, Some((_, Topics::Many(_), _)));
     let log = log(cx, table, at, around, is_pattern);
     // Without a legal id the replicas are still checked, as far as they do not need it.
     let naming = if is_pattern { Naming::Many } else { Naming::One(id) };
     let replicas = replica::resolve_all(cx, table, at, naming, around.defaults, around.stores);
-    let (Some(id), Some((source, topics, at_topic)), Some((primary_key, types)), Some(log), Some(replicas)) = (id, origin, key, log, replicas) else {
+    let (Some(id), Some((source, topics, at_topic)), Some((primary_key, types))) = (id, origin, key) else {
+        return;
+    };
+    let (Some(rules), Some(log), Some(replicas)) = (rules, log, replicas) else {
         return;
     };
     let (plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
@@ -104,6 +108,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 source_table,
                 primary_key,
                 types,
+                rules,
                 is_derived: false,
                 log,
                 replicas: plans,
@@ -118,6 +123,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 source,
                 primary_key,
                 types,
+                rules,
                 matcher,
                 topology: topology.to_owned(),
                 log_template: log.template.to_owned(),
@@ -151,7 +157,6 @@ fn key_and_types(cx: &Context<'_>, table: &Table) -> Option<KeyAndTypes> {
     match table.columns.get() {
         None => {}
         Some(Columns::Map(rules)) => {
-            unsupported::columns(cx, rules);
             sound &= !matches!(rules.types, Field::Broken(_));
             for (name, kind) in rules.types.get().map_or(&[][..], |entries| &entries.0) {
                 sound &= column_type(cx, name, kind, &mut types);
@@ -181,7 +186,6 @@ fn declared<'f>(
     types: &mut Vec<(String, LogicalType)>,
     marked: &mut Vec<(&'f String, &'f At)>,
 ) -> bool {
-    unsupported::column(cx, column);
     let Some((name, at_name)) = cx.required(&column.name, at, "name") else {
         return false;
     };
@@ -229,7 +233,7 @@ fn logical_type(text: &str) -> Option<LogicalType> {
     text.parse().ok()
 }
 
-fn column_name(cx: &Context<'_>, name: &str, at: &At) -> bool {
+pub(super) fn column_name(cx: &Context<'_>, name: &str, at: &At) -> bool {
     if names::is_reserved_column(name) {
         let message = format!("column {} has a name that Landfall keeps for itself", shown(name));
         cx.error(at, Code::ScdReservedColumn, message, "__START_AT, __END_AT and names that begin with __LF_ are Landfall's, in any case");

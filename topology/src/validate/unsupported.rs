@@ -6,7 +6,7 @@
 use crate::field::Field;
 use crate::issue::{At, Code, Finding};
 use crate::issues::Issues;
-use crate::model::{Column, ColumnRules, Defaults, FirstBuild, Live, Log, LogFormat, NativeApply, OnKeyChange, Relationship, Replica, Source, Table};
+use crate::model::{Defaults, FirstBuild, Live, Log, LogFormat, NativeApply, OnKeyChange, Relationship, Replica, Source, Table};
 
 use super::context::{Context, last_key};
 
@@ -124,17 +124,6 @@ pub(crate) fn table(cx: &Context<'_>, table: &Table) {
 fn log(cx: &Context<'_>, log: &Log) {
     unless(cx, &log.format, |format| *format == LogFormat::Avro);
     unless(cx, &log.latest, |on| !on);
-}
-
-pub(crate) fn columns(cx: &Context<'_>, rules: &ColumnRules) {
-    unless(cx, &rules.exclude, Vec::is_empty);
-    unless(cx, &rules.mask, |mask| mask.is_empty());
-    unless(cx, &rules.rename, |rename| rename.is_empty());
-}
-
-pub(crate) fn column(cx: &Context<'_>, column: &Column) {
-    always(cx, &column.mask);
-    unless(cx, &column.rename, |new| Some(new.as_str()) == column.name.text());
 }
 
 pub(crate) fn replica(cx: &Context<'_>, replica: &Replica) {

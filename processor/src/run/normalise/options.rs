@@ -1,6 +1,7 @@
 //! What the decoder of a source topic is told: the topology's words about table, source and registry in the decoder's terms.
 
 use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Encoding, IdBytes, Options, Order};
+use landfall_schemas::mask::Mask;
 use landfall_topology::Plan;
 use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType, TablePlan};
 
@@ -9,6 +10,9 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
     let mut options = Options::new(table.id.clone());
     options.primary_key = table.primary_key.clone();
     options.types = table.types.clone();
+    options.exclude = table.rules.exclude.clone();
+    options.rename = table.rules.rename.clone();
+    options.masked = table.rules.mask.as_ref().map(|(columns, salt)| (columns.clone(), Mask::new(salt.expose().as_bytes())));
     options.types_are_columns = !table.is_derived;
     let source = plan.sources.get(table.source);
     options.binary_strings = match source.and_then(|s| s.binary_handling_mode) {

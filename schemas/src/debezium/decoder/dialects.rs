@@ -161,7 +161,7 @@ impl Decoder {
         } else if keys.is_empty() {
             Err(self.no_key())
         } else {
-            Plan::new(&self.options.table, fields, 0, &keys).map(Arc::new)
+            Plan::new(&self.options, fields, 0, &keys).map(Arc::new)
         };
         self.canal_plans.put(((message.types.to_owned(), message.keys.to_owned()), plan)).1.clone()
     }

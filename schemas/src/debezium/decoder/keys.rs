@@ -93,7 +93,7 @@ impl Decoder {
         self.key.clear();
         let shape = &document.shape;
         for position in 0..plan.schema.key().len() {
-            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let name = plan.key_name(position);
             let member = match self.options.primary_key {
                 None => shape.order.get(position).copied(),
                 Some(_) => shape.member(name),
@@ -135,7 +135,7 @@ impl Decoder {
         self.key.clear();
         let mut is_read = false;
         for position in 0..plan.schema.key().len() {
-            let name = plan.key_type(position).map_or("", |(name, _)| name);
+            let name = plan.key_name(position);
             let member = document.and_then(|d| Some((d, d.shape.member(name)?)));
             if let Some((document, member)) = member {
                 self.key.push_member(plan, position, &document.shape.fields[member], document.member(member), &mut self.writer)?;

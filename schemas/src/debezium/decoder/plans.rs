@@ -120,7 +120,7 @@ impl Decoder {
             (None, Some(shape)) => &shape.names,
             (None, None) => return Err(self.no_key()),
         };
-        Plan::new(&self.options.table, fields, lacking, key).map(Arc::new)
+        Plan::new(&self.options, fields, lacking, key).map(Arc::new)
     }
 
     /// The fields of a row or key that has no schema part; every column that is not declared is named.
