@@ -21,9 +21,6 @@ pub(super) const MICROS: i64 = 1_000_000;
 /// Nanos to the second.
 pub(super) const NANOS: i64 = 1_000_000_000;
 
-/// Bytes of an integer of [`DECIMAL_PRECISION_MAX`] digits: a digit is less than 3.33 bits.
-const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
-
 /// What a column's values are written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
@@ -452,7 +449,7 @@ fn unscaled<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], 
 }
 
 fn bounded(unscaled: &[u8]) -> Result<&[u8], Fault> {
-    if unscaled.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(unscaled) }
+    if unscaled.len() > decimal::UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(unscaled) }
 }
 
 fn uuid(text: &str) -> Result<Value<'static>, Fault> {
