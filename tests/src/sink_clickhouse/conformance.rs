@@ -7,7 +7,7 @@ use landfall_schemas::store::{Refusal, clickhouse};
 use landfall_schemas::{LogicalType, Value};
 
 use super::Store;
-use crate::conformance::run;
+use crate::conformance::{any_value, run};
 
 #[test]
 fn conformance() {
@@ -21,6 +21,13 @@ fn conformance() {
         let zeros = ty == LogicalType::Numeric && text.contains('.') && text.ends_with('0');
         clickhouse::refuse(ty, value).or(zeros.then_some(Refusal::Precision))
     });
+}
+
+#[test]
+fn any_value_is_kept_or_refused() {
+    let store = Store::new("any_value");
+    let mut make = || Box::new(store.sink()) as Box<dyn Sink>;
+    any_value("clickhouse", &mut make, &mut |target| live_texts(&store, target), clickhouse::refuse);
 }
 
 /// What the server is asked for so that a value comes back to the last bit.

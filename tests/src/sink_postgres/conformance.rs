@@ -7,7 +7,7 @@ use landfall_schemas::store::postgres;
 use landfall_schemas::{LogicalType, Value};
 
 use super::{Admin, Home, quoted};
-use crate::conformance::{Rows, run};
+use crate::conformance::{Rows, any_value, run};
 
 #[test]
 fn postgres_conforms() {
@@ -16,6 +16,13 @@ fn postgres_conforms() {
     let mut read = |target: &Target| home.read(target);
     run(&mut make, &mut read, postgres::refuse);
     home.assert_no_open_transaction();
+}
+
+#[test]
+fn any_value_is_kept_or_refused() {
+    let home = Home::new("any_value");
+    let mut make = || Box::new(home.sink()) as Box<dyn Sink>;
+    any_value("postgres", &mut make, &mut |target| home.read(target), postgres::refuse);
 }
 
 /// The live rows of a replica as `Value::write_text` writes them; floats and times are taken as numbers, so that no text of
