@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate property planted conformance
+.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate fuzz property planted conformance
 
 CACHE := $(or $(LANDFALL_CACHE),$(HOME)/.cache/landfall)
 STACK := tests/stack/stack
@@ -18,6 +18,8 @@ TIMED := processes::postgres_outage
 
 KILLS ?= 60
 SEEDS ?= 200000
+# `SECONDS` is bash's own; as a variable of make it is only what is given on the command line.
+FUZZ_SECONDS := $(if $(findstring command,$(origin SECONDS)),$(SECONDS),60)
 COUNT ?= 100000
 TEST_BINARY := cargo test -p landfall-tests --test landfall -- --nocapture --exact
 
@@ -78,6 +80,9 @@ torture: libs ## kills landfall KILLS=n times at random and at named points and 
 
 simulate: libs ## runs the core through SEEDS=n simulated histories with faults; needs no services
 	LANDFALL_SEEDS=$(SEEDS) $(TEST_BINARY) simulate::simulate
+
+fuzz: libs ## damages inputs of every decoder for SECONDS=n each; sums of all runs are in fuzz.log in the cache
+	LANDFALL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test -p landfall-tests --test landfall -- --nocapture fuzz::
 
 property: libs ## sends COUNT=n values of every type through every store, and changes and keys through their encodings
 	@$(STACK) setup

@@ -286,7 +286,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Name and bytes of a line. The change behind them is compared as text: not every reader of JSON takes numbers of 309 digits.
-fn parts(line: &str) -> (&str, Vec<u8>) {
+pub(crate) fn parts(line: &str) -> (&str, Vec<u8>) {
     let mut parts = line.split('"');
     let (name, bytes) = (parts.nth(3), parts.nth(3));
     (name.expect("a name"), unhex(bytes.expect("bytes")))
