@@ -33,8 +33,8 @@ impl<'a> Decimal<'a> {
     #[inline]
     pub fn rescaled_i128(&self, scale: i32) -> Option<i128> {
         let value = self.unscaled_i128()?;
-        if value == 0 {
-            return Some(0);
+        if value == 0 || self.scale == scale {
+            return Some(value);
         }
         let shift = i64::from(scale) - i64::from(self.scale);
         let power = 10_i128.checked_pow(u32::try_from(shift.unsigned_abs()).ok()?)?;
