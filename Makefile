@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate planted conformance
+.PHONY: help libs build demo test lint tools stack stack-stop bench torture simulate fuzz property planted conformance
 
 CACHE := $(or $(LANDFALL_CACHE),$(HOME)/.cache/landfall)
 STACK := tests/stack/stack
@@ -18,6 +18,9 @@ TIMED := processes::postgres_outage
 
 KILLS ?= 60
 SEEDS ?= 200000
+# `SECONDS` is bash's own; as a variable of make it is only what is given on the command line.
+FUZZ_SECONDS := $(if $(findstring command,$(origin SECONDS)),$(SECONDS),60)
+COUNT ?= 100000
 TEST_BINARY := cargo test -p landfall-tests --test landfall -- --nocapture --exact
 
 help: ## lists the targets
@@ -77,6 +80,15 @@ torture: libs ## kills landfall KILLS=n times at random and at named points and 
 
 simulate: libs ## runs the core through SEEDS=n simulated histories with faults; needs no services
 	LANDFALL_SEEDS=$(SEEDS) $(TEST_BINARY) simulate::simulate
+
+fuzz: libs ## damages inputs of every decoder for SECONDS=n each; sums of all runs are in fuzz.log in the cache
+	LANDFALL_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test -p landfall-tests --test landfall -- --nocapture fuzz::
+
+property: libs ## sends COUNT=n values of every type through every store, and changes and keys through their encodings
+	@$(STACK) setup
+	LANDFALL_STACK_SERVICES="postgres clickhouse" LANDFALL_COUNT=$(COUNT) $(STACK) run $(TEST_BINARY) \
+		$(foreach store,postgres clickhouse duckdb,sink_$(store)::conformance::any_value_is_kept_or_refused) \
+		round_trips::any_change_goes_in_and_comes_out round_trips::any_key_stands_where_its_value_does
 
 planted: libs ## shows that the kill test catches each planted bug
 	@$(STACK) setup

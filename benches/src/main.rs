@@ -1,9 +1,9 @@
 //! `make bench`: lines `name value unit`, in the order of one event's journey.
 //!
 //! Budgets: decode at least 400 000 events/s per core, and a million of Avro; a journey at least half of its slowest stage run
-//! alone; at most 15 µs of the program's own processor time a change. `busy` is how much of the machine the program, broker and store used together:
-//! near 100 it is the machine that a journey is bound by. `LANDFALL_BENCH_EVENTS` sets the number of events,
-//! `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half, and `core` what needs no services.
+//! alone; at most 15 µs of the program's own processor time a change; no allocation for a column of a decoded event. `busy` is how much of the
+//! machine the program, broker and store used together: near 100 it is the machine that a journey is bound by. `LANDFALL_BENCH_EVENTS` sets the
+//! number of events, `LANDFALL_BENCH_STORES` names the stores, `LANDFALL_BENCH_PART=stages|journey` runs one half, and `core` what needs no services.
 
 #![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks do not bind what measures it")]
 
@@ -17,11 +17,15 @@ use landfall::state::rocks::RocksState;
 use landfall_benches::journey::{self, Outcome};
 use landfall_benches::stores::{self, Store};
 use landfall_benches::workload::{Events, Workload};
-use landfall_benches::{avro, meter, stages};
+use landfall_benches::{allocations, avro, meter, stages};
 use landfall_schemas::TableSchema;
 use landfall_topology::plan::KafkaPlan;
 use landfall_topology::{Plan, check, environment, load};
 use tempfile::TempDir;
+
+/// Counted, since how often an event allocates is measured.
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 fn main() -> ExitCode {
     // The journey runs the real program as a process of its own: this binary is that, too.
@@ -85,13 +89,17 @@ fn bench() -> Result<()> {
 /// The stages that need no service; the rate of the slower one of those that a journey passes through.
 fn core(workload: &Workload) -> Result<f64> {
     let decode = meter::best("decode", workload.events, |_| stages::decode(workload, true))?;
+    let count = |name: &str, value| meter::line(&format!("decode.{name}.allocations"), value, "allocations/event");
+    count("json", stages::allocations(&workload.partitions, || stages::decoder(true))?);
     let long = Workload::new(workload.events / 4, true);
     meter::line("workload.with_schema.envelope", long.value_bytes(), "bytes");
     let _ = meter::best("decode.with_schema", long.events, |_| stages::decode(&long, false))?;
+    count("with_schema", stages::allocations(&long.partitions, || stages::decoder(false))?);
     drop(long);
     let avro = avro::events(workload.events);
     meter::line("workload.avro.envelope", bytes(&avro) as f64 / workload.events as f64, "bytes");
     let _ = meter::best("decode.avro", workload.events, |_| stages::decode_with(&avro, avro::decoder))?;
+    count("avro", stages::allocations(&avro, avro::decoder)?);
     drop(avro);
     let normalise = meter::best("normalise", workload.events, |_| stages::normalise(workload, None))?;
     Ok(decode.min(normalise))

@@ -55,7 +55,8 @@ impl Log {
     }
 }
 
-fn decoder(declared: bool) -> Decoder {
+/// A decoder of the workload; `declared` types for events without a schema part.
+pub fn decoder(declared: bool) -> Decoder {
     let mut options = Options::new("orders");
     if declared {
         options.types = types();
@@ -71,17 +72,31 @@ pub fn decode(workload: &Workload, declared: bool) -> Result<usize> {
 
 /// Decodes every event by a decoder for each partition. Returns how many changes came of it.
 pub fn decode_with(partitions: &[Events], decoder: impl Fn() -> Decoder) -> Result<usize> {
+    partitions.iter().try_fold(0, |changes, events| Ok(changes + decode_all(events, &mut decoder())?))
+}
+
+fn decode_all(events: &Events, decoder: &mut Decoder) -> Result<usize> {
     let mut changes = 0;
-    for events in partitions {
-        let mut decoder = decoder();
-        for (offset, (key, value)) in (0..).zip(events.iter()) {
-            match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None }) {
-                Ok(Decoded::Changes(_)) => changes += 1,
-                other => anyhow::bail!("an event of the workload is no change: {other:?}"),
-            }
+    for (offset, (key, value)) in (0..).zip(events.iter()) {
+        match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None }) {
+            Ok(Decoded::Changes(_)) => changes += 1,
+            other => anyhow::bail!("an event of the workload is no change: {other:?}"),
         }
     }
     Ok(changes)
+}
+
+/// How often each event allocates while it is decoded, on average, once a decoder knows the shapes of its table.
+pub fn allocations(partitions: &[Events], decoder: impl Fn() -> Decoder) -> Result<f64> {
+    let (mut events, mut count) = (0, 0);
+    for partition in partitions {
+        let mut decoder = decoder();
+        let _ = decode_all(partition, &mut decoder)?;
+        let (decoded, allocated) = crate::allocations::during(|| decode_all(partition, &mut decoder));
+        events += decoded?;
+        count += allocated.count;
+    }
+    Ok(count as f64 / events as f64)
 }
 
 /// Decodes and normalises every event: what a source record costs before it is handed to the producer.

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use num_bigint::{BigInt, BigUint, Sign};
 
+use crate::types::DECIMAL_PRECISION_MAX;
+
 /// `unscaled / 10^scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal<'a> {
@@ -20,7 +22,25 @@ pub struct Decimal<'a> {
 /// The greatest magnitude of a scale that a source value may carry: Postgres' own bound, which keeps the text of any value small.
 pub const SCALE_MAX: i32 = 16_383 + 131_072;
 
+/// Bytes of an unscaled integer of [`DECIMAL_PRECISION_MAX`] digits, the most that a value may have: a digit is less than 3.33 bits.
+pub const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
+
+/// Digits beyond which an integer is read in halves: reading them one after the other takes the square of their number.
+const DIGITS_AT_ONCE: usize = 1_000;
+
 impl<'a> Decimal<'a> {
+    /// The unscaled integer of this value at another scale, where neither needs more than 128 bits and no digit is lost.
+    #[inline]
+    pub fn rescaled_i128(&self, scale: i32) -> Option<i128> {
+        let value = self.unscaled_i128()?;
+        if value == 0 || self.scale == scale {
+            return Some(value);
+        }
+        let shift = i64::from(scale) - i64::from(self.scale);
+        let power = 10_i128.checked_pow(u32::try_from(shift.unsigned_abs()).ok()?)?;
+        if shift >= 0 { value.checked_mul(power) } else { (value % power == 0).then(|| value / power) }
+    }
+
     /// The unscaled integer, where it has at most 128 bits.
     pub fn unscaled_i128(&self) -> Option<i128> {
         i128_from_be(self.unscaled)
@@ -78,13 +98,14 @@ impl<'a> Decimal<'a> {
                 }
             }
         }
-        if shift.unsigned_abs() > SCALE_MAX as u64 * 2 {
-            return self.is_zero() && {
-                out.push(0);
-                true
-            };
+        if self.is_zero() {
+            out.push(0);
+            return true;
         }
-        let power = BigInt::from(BigUint::from(10_u32).pow(shift.unsigned_abs() as u32));
+        if shift.unsigned_abs() > SCALE_MAX as u64 * 2 {
+            return false;
+        }
+        let power = BigInt::from(power_of_ten(shift.unsigned_abs() as u32));
         let big = self.unscaled_big();
         let moved = if shift > 0 {
             big * power
@@ -160,11 +181,36 @@ pub fn parse_into(text: &str, out: &mut Vec<u8>) -> Option<i32> {
         push_i128(out, if negative { -v } else { v });
     } else {
         let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
-        let magnitude = BigUint::parse_bytes(&digits, 10)?;
+        let magnitude = magnitude(&digits)?;
         let big = BigInt::from_biguint(if negative { Sign::Minus } else { Sign::Plus }, magnitude);
         out.extend_from_slice(&big.to_signed_bytes_be());
     }
     Some(scale)
+}
+
+fn power_of_ten(exponent: u32) -> BigUint {
+    BigUint::from(5_u32).pow(exponent) << exponent
+}
+
+fn magnitude(digits: &[u8]) -> Option<BigUint> {
+    if digits.len() <= DIGITS_AT_ONCE {
+        return BigUint::parse_bytes(digits, 10);
+    }
+    let (high, low) = digits.split_at(digits.len() / 2);
+    Some(magnitude(high)? * power_of_ten(u32::try_from(low.len()).ok()?) + magnitude(low)?)
+}
+
+/// Whether an integer, big-endian two's complement, has more decimal digits than so many. Its length nearly always tells.
+pub fn is_longer(unscaled: &[u8], digits: u32) -> bool {
+    let unscaled = minimal(unscaled);
+    let sign_bits = unscaled.first().map_or(0, |b| b.leading_zeros().max(b.leading_ones()));
+    // Its magnitude has so many bits, or one more where it is negative.
+    let bits = 8 * unscaled.len() as u64 - u64::from(sign_bits);
+    // Ten is between 2 to the power of 3.321 and of 3.322.
+    if (bits + 1) * 1_000 <= u64::from(digits) * 3_321 {
+        return false;
+    }
+    bits.saturating_sub(1) * 1_000 > u64::from(digits) * 3_322 || *BigInt::from_signed_bytes_be(unscaled).magnitude() >= power_of_ten(digits)
 }
 
 /// Appends `digits` with the point moved `scale` places to the left.
@@ -197,6 +243,33 @@ mod tests {
         let mut out = String::new();
         Decimal { unscaled, scale }.write_text(&mut out);
         out
+    }
+
+    #[test]
+    fn long_integers_are_read_in_halves() {
+        for digits in [999, 1_000, 1_001, 2_003, 7_777] {
+            let text: String = (0..digits).map(|n| char::from(b'0' + (n * n % 11 % 10) as u8)).collect();
+            for text in [format!("-1{text}"), format!("0000{text}"), "9".repeat(digits)] {
+                let mut bytes = Vec::new();
+                assert_eq!(parse_into(&text, &mut bytes), Some(0));
+                assert_eq!(Some(BigInt::from_signed_bytes_be(&bytes)), BigInt::parse_bytes(text.as_bytes(), 10), "{digits}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_length_of_an_integer_is_that_of_its_digits() {
+        for digits in 0..400_u32 {
+            let power = BigInt::from(power_of_ten(digits));
+            for (value, of_power) in [(power.clone(), digits + 1), (power - 1, digits)] {
+                for bytes in [value.to_signed_bytes_be(), (-value).to_signed_bytes_be()] {
+                    for most in digits.saturating_sub(2)..digits + 3 {
+                        assert_eq!(is_longer(&bytes, most), of_power > most, "{bytes:02x?} and {most} digits");
+                    }
+                }
+            }
+        }
+        assert!(!is_longer(&[], 0) && !is_longer(&[0, 0, 0, 0], 0) && is_longer(&[0xFF, 0xFF, 0x80], 2));
     }
 
     #[test]

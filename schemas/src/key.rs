@@ -7,6 +7,8 @@
 //! Layout per value: a tag, then the value. Numbers share one tag and form: sign and base-100 exponent in a header, then base-100 digits
 //! `2d+1`, the last one `2d`; negative numbers are the complement. Text and bytes end in `00 01`, an inner `00` becomes `00 FF`.
 
+use smallvec::SmallVec;
+
 use crate::decimal::{self, Decimal};
 use crate::types::LogicalType;
 use crate::value::{INFINITY, NEGATIVE_INFINITY, Value, per_second};
@@ -30,6 +32,8 @@ const NUMBER_FIRST: u8 = 0x82;
 const NUMBER_HUGE: u8 = 0xDC;
 /// Exponents with a header byte of their own: `-30..60`, in base 100.
 const EXPONENT_LOW: i64 = -30;
+/// Digits of the longest integer of 128 bits.
+const DIGITS_128_BITS: usize = 39;
 
 /// Why a value cannot be part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -129,19 +133,34 @@ fn number(value: &Decimal<'_>, out: &mut Vec<u8>) {
     {
         return integer(v < 0, magnitude, out);
     }
-    let (negative, text) = value.digits();
-    let text = text.trim_start_matches('0');
+    let (mut word, long);
+    let (negative, text) = match value.unscaled_i128() {
+        Some(v) => {
+            word = [0; DIGITS_128_BITS];
+            let (mut at, mut rest) = (word.len(), v.unsigned_abs());
+            while rest > 0 {
+                at -= 1;
+                word[at] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+            (v < 0, &word[at..])
+        }
+        None => {
+            long = value.digits();
+            (long.0, long.1.as_bytes())
+        }
+    };
     // The value is 0.TEXT times 10 to this power; an odd power gets a leading zero, so that digits pair up.
     let power = text.len() as i64 - i64::from(value.scale);
-    let mut ascii = Vec::with_capacity(text.len() + 2);
+    let mut ascii: SmallVec<[u8; 42]> = SmallVec::with_capacity(text.len() + 2);
     if power.rem_euclid(2) == 1 {
         ascii.push(b'0');
     }
-    ascii.extend_from_slice(text.as_bytes());
+    ascii.extend_from_slice(text);
     if ascii.len() % 2 == 1 {
         ascii.push(b'0');
     }
-    let digits: Vec<u8> = ascii.chunks_exact(2).map(|pair| (pair[0] - b'0') * 10 + (pair[1] - b'0')).collect();
+    let digits: SmallVec<[u8; 21]> = ascii.chunks_exact(2).map(|pair| (pair[0] - b'0') * 10 + (pair[1] - b'0')).collect();
     base_100(negative, (power + 1).div_euclid(2), &digits, out);
 }
 

@@ -120,22 +120,20 @@ fn put_unsigned(v: u64, out: &mut Vec<u8>) {
 fn put_decimal(ty: LogicalType, precision: u32, scale: u32, value: &Decimal<'_>, out: &mut Vec<u8>) -> Result<(), ValueError> {
     let range = ValueError::Range { ty };
     let scale = scale as i32;
-    // Almost every value arrives at the column's scale and within 128 bits: no buffer is needed then.
-    if value.scale == scale
-        && let Some(v) = value.unscaled_i128()
-    {
+    // Almost every value is within 128 bits at both scales: no buffer is needed then.
+    if let Some(v) = value.rescaled_i128(scale) {
         if precision < 39 && v.unsigned_abs() >= 10_u128.pow(precision) {
             return Err(range);
         }
+        put_bytes(out, decimal::minimal(&v.to_be_bytes()));
+        return Ok(());
+    }
+    if value.scale == scale && !decimal::is_longer(value.unscaled, precision) {
         put_bytes(out, decimal::minimal(value.unscaled));
         return Ok(());
     }
     let mut moved = Vec::new();
-    if !value.rescale_into(scale, &mut moved) {
-        return Err(range);
-    }
-    let (_, digits) = Decimal { unscaled: &moved, scale }.digits();
-    if digits.len() > precision as usize && digits != "0" {
+    if !value.rescale_into(scale, &mut moved) || decimal::is_longer(&moved, precision) {
         return Err(range);
     }
     put_bytes(out, &moved);
@@ -183,13 +181,15 @@ pub fn read_plain<'a>(ty: LogicalType, reader: &mut Reader<'a>) -> Result<Value<
         | LogicalType::UInt32 => Value::Int(reader.long()?),
         LogicalType::Float32 => Value::Float32(f32::from_le_bytes(reader.array()?)),
         LogicalType::Float64 => Value::Float64(f64::from_le_bytes(reader.array()?)),
-        LogicalType::Decimal { scale, .. } => match reader.bytes()? {
+        LogicalType::Decimal { scale, .. } => match read_unscaled(reader)? {
             [] => Value::NotFinite(NotFinite::Nan),
             unscaled => Value::Decimal(Decimal { unscaled, scale: scale as i32 }),
         },
         LogicalType::Numeric => match i32::try_from(reader.long()?).map_err(|_| WireError::Number)? {
             NOT_FINITE => Value::NotFinite(NotFinite::parse(reader.text()?).ok_or(WireError::Index)?),
-            scale => Value::Decimal(Decimal { unscaled: reader.bytes()?, scale }),
+            // What no value has would have a text of any length.
+            scale if scale.unsigned_abs() > decimal::SCALE_MAX.unsigned_abs() => return Err(WireError::Number),
+            scale => Value::Decimal(Decimal { unscaled: read_unscaled(reader)?, scale }),
         },
         LogicalType::Text => Value::Text(reader.text()?),
         LogicalType::Json => Value::Json(reader.text()?),
@@ -221,6 +221,12 @@ fn read_array<'a>(element: ElementType, reader: &mut Reader<'a>) -> Result<Array
         return Err(WireError::Truncated);
     }
     if reader.long()? == 0 { Ok(Array { element, len, items }) } else { Err(WireError::Number) }
+}
+
+#[inline]
+fn read_unscaled<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], WireError> {
+    let unscaled = reader.bytes()?;
+    if unscaled.len() > decimal::UNSCALED_BYTES_MAX { Err(WireError::Number) } else { Ok(unscaled) }
 }
 
 /// Passes over a value that may be NULL, without looking at text.

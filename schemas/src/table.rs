@@ -9,6 +9,10 @@ use smallvec::SmallVec;
 
 use crate::types::LogicalType;
 
+/// The most columns that a table may have, and members that a row may: MySQL's tables have no more, and what each of them costs while a schema is
+/// worked out would add up.
+pub const COLUMNS_MAX: usize = 4096;
+
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
@@ -37,6 +41,14 @@ pub enum SchemaError {
     Empty {
         /// The table's id.
         table: String,
+    },
+    /// More columns than [`COLUMNS_MAX`].
+    #[error("table {table:?} has {columns} columns, and {COLUMNS_MAX} are the most")]
+    TooMany {
+        /// The table's id.
+        table: String,
+        /// How many it has.
+        columns: usize,
     },
     /// Two columns of one name.
     #[error("column {column:?} of table {table:?} appears twice")]
@@ -81,6 +93,7 @@ impl SchemaError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Empty { .. } => "schema.no_columns",
+            Self::TooMany { .. } => "schema.too_many_columns",
             Self::Duplicate { .. } => "schema.duplicate_column",
             Self::KeyMissing { .. } => "schema.key_missing",
             Self::KeyType { .. } => "schema.key_type",
@@ -101,6 +114,9 @@ impl TableSchema {
         let table = table.into();
         if columns.is_empty() {
             return Err(SchemaError::Empty { table });
+        }
+        if columns.len() > COLUMNS_MAX {
+            return Err(SchemaError::TooMany { table, columns: columns.len() });
         }
         let mut by_name = BTreeMap::new();
         for (i, column) in columns.iter().enumerate() {
@@ -332,6 +348,9 @@ mod tests {
         assert!(matches!(TableSchema::new("t", columns(), &[] as &[&str]), Err(SchemaError::KeyMissing { .. })));
         let twice = vec![column("id", "int32"), column("id", "int32")];
         assert!(matches!(TableSchema::new("t", twice, &["id"]), Err(SchemaError::Duplicate { .. })));
+        let many = |n: usize| (0..n).map(|n| Column { name: format!("c{n}"), ty: LogicalType::Int32, nullable: true }).collect();
+        assert!(TableSchema::new("t", many(COLUMNS_MAX), &["c0"]).is_ok());
+        assert!(matches!(TableSchema::new("t", many(COLUMNS_MAX + 1), &["c0"]), Err(SchemaError::TooMany { columns: 4097, .. })));
     }
 
     #[test]

@@ -148,12 +148,13 @@ impl LogicalType {
     }
 
     /// The decimal type that holds every value of a declared `precision` and a `scale` that may be negative or above the precision, as
-    /// Postgres allows since 15 (`numeric(5,-2)`, `numeric(2,4)`).
-    pub fn decimal(precision: u32, scale: i32) -> Self {
-        match u32::try_from(scale) {
-            Ok(scale) => Self::Decimal { precision: precision.max(scale).max(1), scale },
-            Err(_) => Self::Decimal { precision: precision.saturating_add(scale.unsigned_abs()).max(1), scale: 0 },
-        }
+    /// Postgres allows since 15 (`numeric(5,-2)`, `numeric(2,4)`); `None` where that is larger than a type can be.
+    pub fn decimal(precision: u32, scale: i32) -> Option<Self> {
+        let (precision, scale) = match u32::try_from(scale) {
+            Ok(scale) => (precision.max(scale).max(1), scale),
+            Err(_) => (precision.saturating_add(scale.unsigned_abs()).max(1), 0),
+        };
+        (precision <= DECIMAL_PRECISION_MAX).then_some(Self::Decimal { precision, scale })
     }
 }
 
@@ -377,7 +378,11 @@ mod tests {
 
     #[test]
     fn odd_declared_scales_get_a_type_that_holds_their_values() {
-        assert_eq!(LogicalType::decimal(5, -2), LogicalType::Decimal { precision: 7, scale: 0 });
-        assert_eq!(LogicalType::decimal(2, 4), LogicalType::Decimal { precision: 4, scale: 4 });
+        assert_eq!(LogicalType::decimal(5, -2), Some(LogicalType::Decimal { precision: 7, scale: 0 }));
+        assert_eq!(LogicalType::decimal(2, 4), Some(LogicalType::Decimal { precision: 4, scale: 4 }));
+        // A type without a spelling that is read again would make a contract that nobody reads.
+        for (precision, scale) in [(DECIMAL_PRECISION_MAX + 1, 0), (1, i32::MAX), (u32::MAX, i32::MIN)] {
+            assert_eq!(LogicalType::decimal(precision, scale), None);
+        }
     }
 }

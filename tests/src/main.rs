@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing; `pub` says what other modules of it may use")]
 
 mod agree;
+mod allocations;
 mod bad_input;
 mod cases;
 mod checker;
@@ -10,18 +11,22 @@ mod cli;
 mod conformance;
 mod crash;
 mod dice;
+mod fuzz;
 mod golden;
 mod harness;
+mod hot_path;
 mod key_change;
 mod lander;
 mod landing;
 mod live;
+mod meaning;
 mod oracle;
 mod planted;
 mod processes;
 mod property;
 mod reference;
 mod registry;
+mod round_trips;
 mod scene;
 mod simulate;
 mod sink_clickhouse;
@@ -34,3 +39,7 @@ mod tidy;
 mod torture;
 mod vectors;
 mod workload;
+
+/// Counted, since some tests bound what their work allocates.
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;

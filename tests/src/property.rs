@@ -426,6 +426,14 @@ fn a_table_that_two_snapshots_read_at_one_place_is_spared_by_both_ends() {
     assert_eq!(held.rows().0, [one_run]);
 }
 
+/// The stored state of a key after a history.
+pub(crate) fn stored(seed: u64) -> Vec<u8> {
+    let case = case(seed, Scope { bare: true, marks: false, moves: false });
+    let mut held = Held::new(0, config(case.rules, true), false);
+    case.arrivals.iter().for_each(|r| held.arrive(r));
+    held.stored()
+}
+
 #[test]
 fn damaged_state_is_refused_and_never_panics() {
     for seed in 0..4_000 {

@@ -10,6 +10,8 @@ use serde_json::{Map, Value as Json};
 
 /// The longest text of a schema that is looked at.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// The most objects that it may have; a table of as many columns as may be has no more than three for each.
+const OBJECTS_MAX: usize = 40_000;
 /// The deepest that types are written within each other.
 const DEPTH_MAX: usize = 64;
 
@@ -87,6 +89,9 @@ pub enum SchemaError {
     /// Not JSON, or too long.
     #[error("it is not the JSON of a schema")]
     Json,
+    /// More objects than any table needs.
+    #[error("it has more than {OBJECTS_MAX} objects")]
+    Size,
     /// A type that is not written as Avro says.
     #[error("{0} is no type of Avro")]
     Type(String),
@@ -151,6 +156,9 @@ impl Parser {
     fn text(&mut self, text: &str) -> Result<NodeId, SchemaError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SchemaError::Json);
+        }
+        if text.bytes().filter(|b| *b == b'{').count() > OBJECTS_MAX {
+            return Err(SchemaError::Size);
         }
         let json: Json = serde_json::from_str(text).map_err(|_| SchemaError::Json)?;
         self.node(&json, "", 0)

@@ -10,6 +10,7 @@ use super::reject::{Code, Reject};
 use super::source::{Number, Source};
 use crate::change::Op;
 use crate::json::{JsonError, Scanner, Token};
+use crate::table::COLUMNS_MAX;
 use crate::types::LogicalType;
 
 /// What a message is.
@@ -104,6 +105,9 @@ impl<'a> Canal<'a> {
         scanner.enter_object().map_err(json)?;
         let mut columns = Vec::new();
         while let Some(name) = scanner.member(columns.is_empty()).map_err(json)? {
+            if columns.len() == COLUMNS_MAX {
+                return Err(Reject::too_many("message of Canal", COLUMNS_MAX + 1));
+            }
             let (mut column, mut ty) = (String::new(), String::new());
             let is_text = matches!(scanner.value().map_err(json)?, Token::String(s) if s.unescape(&mut ty));
             if !name.unescape(&mut column) || !is_text {
@@ -133,7 +137,7 @@ pub(super) fn logical_type(text: &str) -> Option<LogicalType> {
     let text = text.to_ascii_lowercase();
     let name = text.split(['(', ' ']).next().unwrap_or_default();
     let arguments = text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(inside, _)| inside);
-    let digits = || arguments.map_or(Some(0), |digits| digits.trim().parse().ok());
+    let digits = || arguments.map_or(Some(0), |digits| digits.trim().parse().ok().filter(|digits| *digits <= 9));
     let integer = |signed, unsigned| Some(if text.contains("unsigned") { unsigned } else { signed });
     match name {
         "bool" | "boolean" | "tinyint" => integer(LogicalType::Int8, LogicalType::UInt8),
@@ -146,7 +150,7 @@ pub(super) fn logical_type(text: &str) -> Option<LogicalType> {
         "double" | "real" => Some(LogicalType::Float64),
         "decimal" | "numeric" | "dec" => {
             let (precision, scale) = arguments.map_or(Some(("10", "0")), |both| Some(both.split_once(',').unwrap_or((both, "0"))))?;
-            Some(LogicalType::decimal(precision.trim().parse().ok()?, scale.trim().parse().ok()?))
+            LogicalType::decimal(precision.trim().parse().ok()?, scale.trim().parse().ok()?)
         }
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" | "time" => Some(LogicalType::Text),
         "date" => Some(LogicalType::Date),
@@ -179,6 +183,8 @@ mod tests {
             assert_eq!(ty(text).as_deref(), Some(expected), "{text}");
         }
         assert_eq!((ty("varbinary(20)"), ty("geometry"), ty("")), (None, None, None));
+        // A contract with such a type could not be read.
+        assert_eq!((ty("timestamp(55)"), ty("decimal(200000,0)"), ty("decimal(1,-200000)")), (None, None, None));
     }
 
     #[test]

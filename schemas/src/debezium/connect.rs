@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::field::{BinaryStrings, DecimalStrings, Field, MICROS, MILLIS, NANOS, Wire};
 use super::reject::{Code, Reject};
 use super::{Options, declared_type};
+use crate::table::COLUMNS_MAX;
 use crate::types::{BITS_MAX, ElementType, LogicalType};
 
 /// Bits of a scale in a Postgres type modifier: negative scales appear as `2048 - n` (STACK.md).
@@ -105,6 +106,9 @@ impl<'a> Schema<'a> {
 
     /// The fields of a row or a key as they are read. Everything that cannot be read is named at once. With `spans`, a time is not one of day.
     pub(super) fn compile(&self, options: &Options, spans: bool) -> Result<Vec<Field>, Reject> {
+        if self.fields().len() > COLUMNS_MAX {
+            return Err(Reject::too_many("schema part", self.fields().len()));
+        }
         let mut fields = Vec::with_capacity(self.fields().len());
         let (mut unsupported, mut conflicts) = (Vec::new(), Vec::new());
         for schema in self.fields() {
@@ -255,14 +259,11 @@ impl<'a> Schema<'a> {
         } else {
             scale
         };
-        if declared.unsigned_abs() > crate::types::DECIMAL_PRECISION_MAX {
-            return None;
-        }
         // Oracle's word for a number without a declared scale; as a scale it would make every value tiny (case DEC-17).
         if declared == ORACLE_NO_SCALE && precision < ORACLE_NO_SCALE.unsigned_abs() {
             return Some((Wire::NoScale, LogicalType::Numeric));
         }
-        Some((wire, LogicalType::decimal(precision, declared)))
+        Some((wire, LogicalType::decimal(precision, declared)?))
     }
 
     /// How the column is read as a type that the topology declares, or `None` where that would need a guess or lose something.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::avro;
 use super::document::{Seen, close};
 use super::envelope::{Envelope, Kind};
-use super::field::{Field, Placeholder, Unpacked};
+use super::field::{Field, Placeholder};
 use super::plan::{Fit, Key, KeyShape, Plan, Recent, Row, Writer};
 use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
@@ -92,7 +92,7 @@ impl Decoder {
     pub fn new(options: Options) -> Self {
         let marks = TableSchema::of_marks(options.table.clone());
         let marks = (Arc::new(marks.clone()), contract::of(&marks).1);
-        let writer = Writer { placeholder: Placeholder::new(&options.placeholder), unpacked: Unpacked::default(), masked: Default::default() };
+        let writer = Writer::new(Placeholder::new(&options.placeholder));
         Self {
             epoch: 0,
             options,

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::avro::Items;
+use super::plan::MOVED_FREELY;
 use super::reject::Fault;
 use super::{geometry, temporal};
 use crate::decimal::{self, Decimal};
@@ -24,9 +25,6 @@ pub(super) const MILLIS: i64 = 1_000;
 pub(super) const MICROS: i64 = 1_000_000;
 /// Nanos to the second.
 pub(super) const NANOS: i64 = 1_000_000_000;
-
-/// Bytes of an integer of [`DECIMAL_PRECISION_MAX`] digits: a digit is less than 3.33 bits.
-const UNSCALED_BYTES_MAX: usize = DECIMAL_PRECISION_MAX as usize * 333 / 800 + 1;
 
 /// What a column's values are written as.
 pub(super) type Wire = WireOf<ElementWire>;
@@ -335,7 +333,7 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
             items.each(|datum| {
                 elements.add(|ty, unpacked, out| {
                     let value = if matches!(datum, Datum::Null) { Value::Null } else { read_datum(wire.widen(), ty, datum, unpacked)? };
-                    row::put(ty, value, out).map_err(Fault::from)
+                    put_element(ty, value, out)
                 })
             })?;
             elements.value()
@@ -404,7 +402,7 @@ fn read_present<'s>(wire: Wire, ty: LogicalType, token: Token<'s>, unpacked: &'s
         }
         Wire::Array(wire) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
             // A marker stands for the whole array, never for an element.
-            row::put(ty, read_present(wire.widen(), ty, token, unpacked)?, out).map_err(Fault::from)
+            put_element(ty, read_present(wire.widen(), ty, token, unpacked)?, out)
         })?,
     })
 }
@@ -479,7 +477,7 @@ fn declared<'s>(
             bits(bytes, ty, text)?
         }
         (LogicalType::Array(_), Token::Array(_)) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
-            row::put(ty, declared(ty, token, decimal_strings, binary_strings, unpacked)?, out).map_err(Fault::from)
+            put_element(ty, declared(ty, token, decimal_strings, binary_strings, unpacked)?, out)
         })?,
         (LogicalType::Json, Token::String(s)) => document(text(s, &mut unpacked.text)?)?,
         (LogicalType::Json, Token::Object(raw) | Token::Array(raw) | Token::Number(raw)) => Value::Json(raw),
@@ -508,6 +506,17 @@ fn json_array<'s>(
         })?;
     }
     Ok(elements.value())
+}
+
+/// Writes an element. Those that ask for many digits are refused: they have no part in the budget of their record.
+fn put_element(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    if let (LogicalType::Decimal { scale, .. }, Value::Decimal(v)) = (ty, &value)
+        && (i64::from(v.scale) - i64::from(scale)).unsigned_abs() > MOVED_FREELY.into()
+        && !v.is_zero()
+    {
+        return Err(Fault::Range);
+    }
+    row::put(ty, value, out).map_err(Fault::from)
 }
 
 /// The elements of an array, one after the other; each has the buffers of a value for itself while it is read.
@@ -682,7 +691,7 @@ fn unscaled<'s>(s: JsonStr<'_>, unpacked: &'s mut Unpacked) -> Result<&'s [u8], 
 }
 
 fn bounded(unscaled: &[u8]) -> Result<&[u8], Fault> {
-    if unscaled.len() > UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(unscaled) }
+    if unscaled.len() > decimal::UNSCALED_BYTES_MAX { Err(Fault::Range) } else { Ok(unscaled) }
 }
 
 fn uuid(text: &str) -> Result<Value<'static>, Fault> {

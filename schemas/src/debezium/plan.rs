@@ -17,7 +17,7 @@ use crate::contract::{self, Fingerprint};
 use crate::json::{Scanner, Token};
 use crate::mask::Mask;
 use crate::row;
-use crate::table::{Column, ColumnSet, TableSchema};
+use crate::table::{COLUMNS_MAX, Column, ColumnSet, TableSchema};
 use crate::value::Value;
 use crate::wire::Reader;
 use crate::{key, types::LogicalType};
@@ -135,14 +135,26 @@ pub(super) struct Writer {
     pub(super) unpacked: Unpacked,
     /// The clear text of a value that is masked, and its mask.
     pub(super) masked: (String, String),
+    /// How many digits decimals of this record may still be moved by.
+    digits: u32,
 }
+
+/// How many digits the decimals of one record may be moved by to the scales of their columns: a few bytes, `1e139000`, may ask for as many.
+const MOVED_DIGITS_MAX: u32 = 1 << 20;
+/// A move by so few digits is arithmetic on one word.
+pub(super) const MOVED_FREELY: u32 = 38;
 
 /// The most that a buffer keeps between records; one great row may not hold its memory for ever.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 impl Writer {
+    pub(super) fn new(placeholder: Placeholder) -> Self {
+        Self { placeholder, unpacked: Unpacked::default(), masked: Default::default(), digits: MOVED_DIGITS_MAX }
+    }
+
     /// Gives back what an uncommonly large value has needed.
     pub(super) fn trim(&mut self) {
+        self.digits = MOVED_DIGITS_MAX;
         let Unpacked { text, bytes, items, .. } = &mut self.unpacked;
         if text.capacity() > BUFFER_BYTES_MAX {
             *text = String::new();
@@ -153,6 +165,17 @@ impl Writer {
             }
         }
     }
+}
+
+/// Takes what a value costs from what its record may.
+#[inline]
+fn spend(digits: &mut u32, ty: LogicalType, value: &Value<'_>) -> Result<(), Fault> {
+    let (LogicalType::Decimal { scale, .. }, Value::Decimal(value)) = (ty, value) else { return Ok(()) };
+    let by = value.scale.abs_diff(scale as i32);
+    if by > MOVED_FREELY {
+        *digits = digits.checked_sub(by).ok_or(Fault::Range)?;
+    }
+    Ok(())
 }
 
 impl Row {
@@ -182,6 +205,7 @@ impl Row {
         };
         match value {
             Some(value) => {
+                spend(&mut writer.digits, field.ty, &value).map_err(fault)?;
                 match plan.masks.get(member) {
                     Some(Some(mask)) if !value.is_null() => {
                         let (clear, text) = &mut writer.masked;
@@ -325,6 +349,9 @@ pub(super) struct Key {
     pub(super) plain: Vec<u8>,
 }
 
+/// The longest integer of a number in a key: more than fits into an index of any source, and few enough digits to be written one by one.
+const KEY_NUMBER_BYTES_MAX: usize = 4 << 10;
+
 impl Key {
     pub(super) fn clear(&mut self) {
         self.canonical.clear();
@@ -334,6 +361,9 @@ impl Key {
     fn push(&mut self, table: &str, column: &str, ty: LogicalType, value: Value<'_>) -> Result<(), Reject> {
         if value.is_null() {
             return Err(null_key(table, column));
+        }
+        if matches!(value, Value::Decimal(number) if number.unscaled.len() > KEY_NUMBER_BYTES_MAX) {
+            return Err(Fault::Range.reject(table, column, ty));
         }
         row::put_plain(ty, value, &mut self.plain).map_err(|e| Fault::from(e).reject(table, column, ty))?;
         let refused = |_| Reject::new(Code::KeyType, format!("column {column:?} of table {table:?}, type {ty}, cannot be a key"));
@@ -354,7 +384,10 @@ impl Key {
         let (Some((_, ty)), Some(wire), Some(datum)) = (plan.key_type(position), field.wire, datum) else { return Err(missing()) };
         let value = field::read(wire, ty, datum, &writer.placeholder, &mut writer.unpacked);
         match value.map_err(|f| f.reject(table, &field.name, ty))? {
-            Some(value) => self.push(table, &field.name, ty, value),
+            Some(value) => {
+                spend(&mut writer.digits, ty, &value).map_err(|f| f.reject(table, &field.name, ty))?;
+                self.push(table, &field.name, ty, value)
+            }
             None => Err(missing()),
         }
     }
@@ -422,6 +455,9 @@ pub(super) fn names(text: &str, part: &str) -> Result<Vec<String>, Reject> {
         }
         if !seen.insert(text.clone()) {
             return Err(Reject::new(Code::JsonDuplicateKey, format!("a {part} has member {text:?} twice")));
+        }
+        if names.len() == COLUMNS_MAX {
+            return Err(Reject::too_many(part, COLUMNS_MAX + 1));
         }
         let _ = scanner.value().map_err(json)?;
         names.push(text);

@@ -4,7 +4,7 @@
 //! rejected record is set aside or stops its table follows from the code alone, so that no caller decides it anew (law 10).
 
 use crate::row::ValueError;
-use crate::table::SchemaError;
+use crate::table::{COLUMNS_MAX, SchemaError};
 use crate::types::LogicalType;
 
 /// What becomes of a rejected record.
@@ -75,6 +75,8 @@ pub enum Code {
     NoColumns,
     /// A column or key column that is named twice.
     DuplicateColumn,
+    /// More columns than a table may have.
+    TooManyColumns,
     /// A column whose name replicas keep for themselves (SEMANTICS.md A.1.8).
     ReservedColumn,
     /// The source gives no order that may be relied on (ARCHITECTURE.md, Repeats, zombies and order).
@@ -115,6 +117,7 @@ impl Code {
             Self::KeyType => "schema.key_type",
             Self::NoColumns => "schema.no_columns",
             Self::DuplicateColumn => "schema.duplicate_column",
+            Self::TooManyColumns => "schema.too_many_columns",
             Self::ReservedColumn => "scd.reserved_column",
             Self::NoOrder => "source.no_order",
             Self::TruncateUnsupported => "change.truncate_unsupported",
@@ -134,6 +137,7 @@ impl Code {
             | Self::KeyType
             | Self::NoColumns
             | Self::DuplicateColumn
+            | Self::TooManyColumns
             | Self::ReservedColumn
             | Self::NoOrder
             | Self::TruncateUnsupported => RejectKind::StopTable,
@@ -141,6 +145,9 @@ impl Code {
         }
     }
 }
+
+/// The longest reason.
+const REASON_BYTES_MAX: usize = 4_000;
 
 /// A rejected record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -153,8 +160,19 @@ pub struct Reject {
 }
 
 impl Reject {
+    /// A reason names what a record names, which may be as long as the record; people read the beginning.
     pub(super) fn new(code: Code, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
+        let mut reason = reason.into();
+        if reason.len() > REASON_BYTES_MAX {
+            reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+            reason.push('…');
+        }
+        Self { code, reason }
+    }
+
+    /// More members than a row may have.
+    pub(super) fn too_many(part: &str, members: usize) -> Self {
+        Self::new(Code::TooManyColumns, format!("a {part} has {members} columns or more, and {COLUMNS_MAX} are the most"))
     }
 
     /// What becomes of the record.
@@ -177,6 +195,7 @@ impl From<SchemaError> for Reject {
     fn from(error: SchemaError) -> Self {
         let code = match error {
             SchemaError::Empty { .. } => Code::NoColumns,
+            SchemaError::TooMany { .. } => Code::TooManyColumns,
             SchemaError::Duplicate { .. } => Code::DuplicateColumn,
             SchemaError::KeyMissing { .. } => Code::KeyMissing,
             SchemaError::KeyType { .. } => Code::KeyType,

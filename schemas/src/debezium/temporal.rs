@@ -96,9 +96,6 @@ pub(super) fn parse_timestamp(text: &str, ty: LogicalType) -> Result<i64, Fault>
         return Ok(infinity);
     }
     let (days, rest) = take_date(text).ok_or(Fault::Kind)?;
-    if days < FIRST_DAY {
-        return Err(Fault::Range);
-    }
     let rest = rest.strip_prefix(['T', ' ']).ok_or(Fault::Kind)?;
     let (time, rest) = take_time(rest).ok_or(Fault::Kind)?;
     let zoned = matches!(ty, LogicalType::TimestampTz { .. });
@@ -108,6 +105,10 @@ pub(super) fn parse_timestamp(text: &str, ty: LogicalType) -> Result<i64, Fault>
         _ if zoned => take_offset(rest).ok_or(Fault::Kind)?,
         _ => return Err(Fault::Kind),
     };
+    // Its instant is what a source can hold or not, not the date that stands for it elsewhere.
+    if days * DAY + time.seconds - offset < FIRST_DAY * DAY {
+        return Err(Fault::Range);
+    }
     finite(time.within(days * DAY - offset, ty)?)
 }
 
@@ -315,6 +316,9 @@ mod tests {
         assert_eq!(micros("-0043-03-15T12:00:00.000001Z"), Ok(-63_517_780_799_999_999));
         assert_eq!(micros("+294276-12-31T23:59:59.999999Z"), Err(Fault::Range));
         assert_eq!(micros("-4800-01-01T00:00:00Z"), Err(Fault::Range));
+        assert_eq!(micros("-4713-11-24T00:00:00Z"), Ok(-210_866_803_200_000_000));
+        assert_eq!(micros("-4713-11-24T00:00:01+03:00"), Err(Fault::Range));
+        assert_eq!(micros("-4713-11-23T23:00:00-01:00"), Ok(-210_866_803_200_000_000));
         assert_eq!(parse_date("-4713-11-24"), Ok(-2_440_588));
         assert_eq!(parse_date("-4713-11-23"), Err(Fault::Range));
         assert_eq!(parse_date("+5874897-12-31"), Ok(2_145_042_905));

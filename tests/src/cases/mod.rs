@@ -36,7 +36,7 @@ fn outcome() -> &'static Outcome {
     outcome.as_ref().expect("the run that all cases share has failed")
 }
 
-fn read() -> BTreeMap<String, Case> {
+pub(crate) fn read() -> BTreeMap<String, Case> {
     let folder = root().join("tests/cases");
     let files = std::fs::read_dir(&folder).expect("the folder of cases");
     let case = |entry: std::io::Result<std::fs::DirEntry>| {

@@ -8,7 +8,7 @@
 mod cursors;
 mod landings;
 mod replicas;
-mod values;
+pub(crate) mod values;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,11 +22,18 @@ pub(crate) use world::{Random, encode, encode_key, schema};
 /// Live rows as text, in the order of the target's columns.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
+/// Gives a sink of a new process.
+pub(crate) type Make<'a> = &'a mut dyn FnMut() -> Box<dyn Sink>;
+/// Reads the live rows of a replica.
+pub(crate) type Read<'a> = &'a mut dyn FnMut(&Target) -> Rows;
+/// Says what the store refuses by name.
+pub(crate) type Refuse = fn(LogicalType, &Value<'_>) -> Option<Refusal>;
+
 /// A store under test.
 pub(crate) struct Store<'a> {
-    make: &'a mut dyn FnMut() -> Box<dyn Sink>,
-    read: &'a mut dyn FnMut(&Target) -> Rows,
-    refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>,
+    make: Make<'a>,
+    read: Read<'a>,
+    refuse: Refuse,
 }
 
 type Scenario = fn(&mut Store<'_>, &str);
@@ -91,12 +98,14 @@ pub(crate) fn list(element: LogicalType, json: &str, canonical: impl Fn(LogicalT
     format!("[{}]", texts.iter().map(text).collect::<Vec<_>>().join(","))
 }
 
+/// Values of each type: for people with `make property COUNT=n`, a sample in the suite.
+pub(crate) fn any_value(called: &str, make: Make<'_>, read: Read<'_>, refuse: Refuse) {
+    let (seed, count) = crate::round_trips::asked(300);
+    values::any_value_is_kept_or_refused(&mut Store { make, read, refuse }, called, seed, count);
+}
+
 /// Runs every scenario; a failure names its scenario and the others still run.
-pub(crate) fn run(
-    make: &mut dyn FnMut() -> Box<dyn Sink>,
-    read: &mut dyn FnMut(&Target) -> Rows,
-    refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>,
-) {
+pub(crate) fn run(make: Make<'_>, read: Read<'_>, refuse: Refuse) {
     let mut store = Store { make, read, refuse };
     let mut failed = Vec::new();
     let mut first = None;

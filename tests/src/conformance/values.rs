@@ -15,7 +15,7 @@ use super::Store;
 use super::world::{Random, World, encode, encode_key, schema};
 
 /// Every type that a column can have, with sizes that stores treat differently.
-const TYPES: &[&str] = &[
+pub(crate) const TYPES: &[&str] = &[
     "bool",
     "int8",
     "int16",
@@ -82,8 +82,13 @@ const TYPES: &[&str] = &[
     "array(json)",
 ];
 
+/// Whether values of a type can be keys.
+pub(crate) const fn can_be_key(ty: LogicalType) -> bool {
+    !ty.is_float() && !matches!(ty, LogicalType::Json | LogicalType::Interval | LogicalType::Array(_))
+}
+
 /// Encoded values (union index included) of a type: its ends, the odd ones, and `count` random ones; what the store refuses is left out.
-fn samples(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn samples(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
     if let LogicalType::Array(element) = ty {
         return arrays(refuse, element, random, count);
     }
@@ -183,6 +188,24 @@ fn arrays(refuse: fn(LogicalType, &Value<'_>) -> Option<Refusal>, element: Eleme
         .collect()
 }
 
+/// As many values of a type as are asked for, or as a few rounds give of a small one.
+pub(crate) fn drawn(ty: LogicalType, random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+    let mut all = samples(|_, _| None, ty, random, count);
+    for _ in 0..10 {
+        if all.len() >= count {
+            break;
+        }
+        let mut add = |value: Value<'_>| {
+            let mut bytes = Vec::new();
+            if row::put(ty, value, &mut bytes).is_ok() {
+                all.push(bytes);
+            }
+        };
+        (0..count).for_each(|_| add_random(ty, random, &mut add));
+    }
+    all
+}
+
 fn add_decimal(text: &str, add: &mut impl FnMut(Value<'_>)) {
     let mut unscaled = Vec::new();
     let scale = decimal::parse_into(text, &mut unscaled).expect(text);
@@ -273,11 +296,61 @@ pub(super) fn every_type_arrives_exactly(store: &mut Store<'_>, name: &str) {
     }
 }
 
+/// Rows of a table in which values are looked for: more would only take memory.
+const ROWS_MAX: usize = 10_000;
+
+/// Any value of any type is kept to the last digit or refused by name. Prints a line a type: `property`, the type, the store, how many values,
+/// how many of them were refused and how many came back equal.
+pub(super) fn any_value_is_kept_or_refused(store: &mut Store<'_>, called: &str, seed: u64, count: usize) {
+    let names: Vec<String> = TYPES.iter().map(|t| format!("c {t}")).collect();
+    let columns: Vec<(&str, &str)> = std::iter::once(("id", "int64")).chain(names.iter().map(String::as_str).zip(TYPES.iter().copied())).collect();
+    let schema = schema(&columns, &["id"]);
+    let mut sums = vec![[0; 3]; TYPES.len()];
+    for round in 0..count.div_ceil(ROWS_MAX) {
+        let mut random = Random(seed.wrapping_add(round as u64));
+        let count = ROWS_MAX.min(count - round * ROWS_MAX);
+        let mut kept = Vec::new();
+        for (column, sums) in schema.columns()[1..].iter().zip(&mut sums) {
+            let all = drawn(column.ty, &mut random, count);
+            let is_held = |bytes: &&Vec<u8>| {
+                let value = row::read(column.ty, &mut Reader::new(bytes)).expect("our own value");
+                (store.refuse)(column.ty, &value).is_none()
+            };
+            let held: Vec<Vec<u8>> = all.iter().filter(is_held).cloned().collect();
+            assert!(!held.is_empty(), "the store holds nothing of {}", column.ty);
+            sums[0] += all.len();
+            sums[1] += all.len() - held.len();
+            sums[2] += held.len();
+            kept.push(held);
+        }
+        let rows = kept.iter().map(Vec::len).max().unwrap_or(0);
+        let mut world = World::new(store, &format!("any_value_{round}"), schema.clone());
+        let mut claim = world.claim(0);
+        for ids in (0..rows).collect::<Vec<_>>().chunks(2_000) {
+            let change = |id: &usize| {
+                let mut key = Vec::new();
+                row::put_plain(LogicalType::Int64, Value::Int(*id as i64), &mut key).expect("fits");
+                let mut row = [&[2], key.as_slice()].concat();
+                kept.iter().for_each(|held| row.extend(&held[id % held.len()]));
+                (key, Some(row))
+            };
+            let changes: Vec<_> = ids.iter().map(change).collect();
+            let next = claim.next.unwrap_or(0) + ids.len() as i64;
+            world.try_land(0, claim, next, &changes).expect("lands");
+            claim.next = Some(next);
+        }
+        world.check(store);
+    }
+    for (ty, [values, refused, ok]) in TYPES.iter().zip(sums) {
+        println!("property {ty} {called} {values} {refused} {ok}");
+    }
+}
+
 pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &str) {
     let mut random = Random(11);
     for (at, text) in TYPES.iter().enumerate() {
         let ty: LogicalType = text.parse().expect(text);
-        if ty.is_float() || matches!(ty, LogicalType::Json | LogicalType::Interval | LogicalType::Array(_)) {
+        if !can_be_key(ty) {
             continue;
         }
         let schema = schema(&[("v", "text"), ("k", text)], &["k"]);

@@ -7,7 +7,7 @@ use landfall_schemas::store::{Refusal, clickhouse};
 use landfall_schemas::{LogicalType, Value};
 
 use super::Store;
-use crate::conformance::{list, run};
+use crate::conformance::{any_value, list, run};
 
 #[test]
 fn conformance() {
@@ -21,6 +21,15 @@ fn conformance() {
         let zeros = ty == LogicalType::Numeric && text.contains('.') && text.ends_with('0');
         // An array that is NULL comes back as an empty one.
         clickhouse::refuse(ty, value).or((zeros || clickhouse::cuts(ty, value)).then_some(Refusal::Precision))
+    });
+}
+
+#[test]
+fn any_value_is_kept_or_refused() {
+    let store = Store::new("any_value");
+    let mut make = || Box::new(store.sink()) as Box<dyn Sink>;
+    any_value("clickhouse", &mut make, &mut |target| live_texts(&store, target), |ty, value| {
+        clickhouse::refuse(ty, value).or(clickhouse::cuts(ty, value).then_some(Refusal::Precision))
     });
 }
 

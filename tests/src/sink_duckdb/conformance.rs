@@ -1,5 +1,7 @@
 //! The rules of every sink, over DuckDB. The suite reads while sinks have the file, so it reads through the process that does.
 
+use std::path::Path;
+
 use landfall::sink::duckdb::query::{Limits, run};
 use landfall::sink::{Sink, Target};
 use landfall_schemas::store::{Refusal, duckdb as types};
@@ -7,21 +9,14 @@ use landfall_schemas::value::Interval;
 use landfall_schemas::{LogicalType, Value};
 
 use super::sink;
+use crate::conformance::Rows;
 
 #[test]
 fn conformance() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("replicas.duckdb");
     let mut make = || Box::new(sink(&path)) as Box<dyn Sink>;
-    let mut read = |target: &Target| {
-        let columns: Vec<String> =
-            target.schema.columns().iter().map(|c| expression(&format!("\"{}\"", c.name.replace('"', "\"\"")), c.ty)).collect();
-        let query = format!("SELECT {} FROM main.\"{}\"", columns.join(", "), target.table.replace('"', "\"\""));
-        let limits = Limits { rows: usize::MAX, bytes: usize::MAX, time: std::time::Duration::from_secs(60) };
-        let rows = run(&path, None, &query, &limits).expect("reads").rows;
-        let texts = |row: Vec<Option<String>>| target.schema.columns().iter().zip(row).map(|(c, v)| v.map(|v| canonical(c.ty, &v))).collect();
-        rows.into_iter().map(texts).collect()
-    };
+    let mut read = |target: &Target| read(&path, target);
     crate::conformance::run(&mut make, &mut read, |ty, value| {
         let mut text = String::new();
         value.write_text(ty, &mut text);
@@ -30,6 +25,25 @@ fn conformance() {
         // What is cut comes back as another value: the cases of times look at that.
         types::refuse(ty, value).or((zeros || types::cuts(ty, value)).then_some(Refusal::Precision))
     });
+}
+
+#[test]
+fn any_value_is_kept_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("replicas.duckdb");
+    let mut make = || Box::new(sink(&path)) as Box<dyn Sink>;
+    crate::conformance::any_value("duckdb", &mut make, &mut |target| read(&path, target), |ty, value| {
+        types::refuse(ty, value).or(types::cuts(ty, value).then_some(Refusal::Precision))
+    });
+}
+
+fn read(path: &Path, target: &Target) -> Rows {
+    let columns: Vec<String> = target.schema.columns().iter().map(|c| expression(&format!("\"{}\"", c.name.replace('"', "\"\"")), c.ty)).collect();
+    let query = format!("SELECT {} FROM main.\"{}\"", columns.join(", "), target.table.replace('"', "\"\""));
+    let limits = Limits { rows: usize::MAX, bytes: usize::MAX, time: std::time::Duration::from_secs(60) };
+    let rows = run(path, None, &query, &limits).expect("reads").rows;
+    let texts = |row: Vec<Option<String>>| target.schema.columns().iter().zip(row).map(|(c, v)| v.map(|v| canonical(c.ty, &v))).collect();
+    rows.into_iter().map(texts).collect()
 }
 
 /// A column as an expression whose text has every digit: counts instead of calendars.

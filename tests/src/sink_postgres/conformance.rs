@@ -8,7 +8,7 @@ use landfall_schemas::value::Interval;
 use landfall_schemas::{LogicalType, Value};
 
 use super::{Admin, Home, quoted};
-use crate::conformance::{Rows, list, run};
+use crate::conformance::{Rows, any_value, list, run};
 
 #[test]
 fn postgres_conforms() {
@@ -18,6 +18,15 @@ fn postgres_conforms() {
     // What is cut comes back as another value: the cases of times look at that.
     run(&mut make, &mut read, |ty, value| postgres::refuse(ty, value).or(postgres::cuts(ty, value).then_some(Refusal::Precision)));
     home.assert_no_open_transaction();
+}
+
+#[test]
+fn any_value_is_kept_or_refused() {
+    let home = Home::new("any_value");
+    let mut make = || Box::new(home.sink()) as Box<dyn Sink>;
+    any_value("postgres", &mut make, &mut |target| home.read(target), |ty, value| {
+        postgres::refuse(ty, value).or(postgres::cuts(ty, value).then_some(Refusal::Precision))
+    });
 }
 
 /// The live rows of a replica as `Value::write_text` writes them; floats and times are taken as numbers, so that no text of

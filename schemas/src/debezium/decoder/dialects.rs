@@ -17,6 +17,9 @@ use crate::json::{JsonStr, Scanner, Token};
 use crate::table::ColumnSet;
 use crate::types::LogicalType;
 
+/// What the rows of any message may come to, beside what its length allows.
+const ROWS_BYTES_FREE: usize = 1 << 20;
+
 impl Decoder {
     /// Decodes a row without an envelope.
     pub(super) fn flattened<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
@@ -105,6 +108,8 @@ impl Decoder {
         let plan = self.canal_plan(&message)?;
         // From the last row to the first, which is left in the buffers and leads.
         let mut said: Option<Said> = None;
+        // Rows have the columns that the message names; those that most of its rows lack would be written for each of them.
+        let mut left = ROWS_BYTES_FREE + 4 * value.len();
         for (row, old) in message.rows()?.into_iter().rev() {
             if let Some(said) = said.take() {
                 self.refuse_move(envelope.source.is_by_offset(self.options.order), said.moved)?;
@@ -114,6 +119,10 @@ impl Decoder {
             self.after.write_image(&plan, &Image::Json(row), &mut self.writer)?;
             self.after.key(&plan, &mut self.key)?;
             let (has_before, moved) = self.read_former(op, &plan, row, old)?;
+            let written = self.after.bytes.len() + if has_before { self.before.bytes.len() } else { 0 };
+            left = left
+                .checked_sub(written)
+                .ok_or_else(|| Reject::new(Code::EnvelopeInvalid, "the rows of a message lack nearly all of its columns"))?;
             said = Some(Said { op, snapshot: None, has_before, moved, has_other: moved });
         }
         self.more.reverse();

@@ -1,10 +1,9 @@
-//! Tests of the dialect: captured events against what their databases hold, the hard cases, and bytes that nobody would send.
+//! Tests of the dialect: captured events against what their databases hold, and the hard cases. Bytes that nobody would send are in `tests/src/fuzz`.
 //!
 //! The fixtures are records that real connectors wrote, and beside them the rows of the source as the database's own text.
 
 mod avro;
 mod cases;
-mod fuzz;
 mod golden;
 mod shapes;
 

@@ -124,7 +124,7 @@ pub fn logical_type(column_type: &str) -> Option<LogicalType> {
             None => LogicalType::Numeric,
             Some(arguments) => {
                 let (precision, scale) = arguments.split_once(',')?;
-                LogicalType::decimal(precision.parse().ok()?, scale.parse().ok()?)
+                LogicalType::decimal(precision.parse().ok()?, scale.parse().ok()?)?
             }
         },
         "text" | "character varying" => LogicalType::Text,

@@ -1,0 +1,327 @@
+//! The decoder of source records, in every dialect and encoding: key, value, and the headers of the two halves of a key change.
+//!
+//! A variant is a topic as its table is set up. Beside the limits: a decoder that has seen everything before says the same as one that has seen
+//! nothing, every change goes in and comes out, and the contract of its schema can be read.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use landfall_schemas::change::split_fingerprint;
+use landfall_schemas::contract::{self, Fingerprint};
+use landfall_schemas::debezium::{Decoded, Decoder, Dialect, Headers, IdBytes, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, Registered};
+use landfall_schemas::{Change, LogicalType, TableSchema, capture};
+use std::collections::HashSet;
+
+use super::case::Case;
+use super::measure::within;
+use super::{Run, Seen, Target, corpus};
+use crate::cases;
+
+/// A topic as a decoder knows it.
+#[derive(Clone)]
+struct Topic {
+    options: Options,
+    registry: Arc<BTreeMap<u64, Registered>>,
+    records: Vec<capture::Record>,
+}
+
+/// The headers of a case.
+#[derive(Debug)]
+struct Halves<'a>(&'a Case);
+
+impl Headers for Halves<'_> {
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        match name {
+            NEW_KEY => self.0.part(2),
+            OLD_KEY => self.0.part(3),
+            _ => None,
+        }
+    }
+}
+
+/// What a record came to, without what it borrows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    /// How many changes, and the hash of their bytes.
+    Changes(usize, u64),
+    Ignored(&'static str),
+    Rejected(&'static str, String),
+}
+
+impl Topic {
+    /// The topics of a fixture file; one that holds several tables is as many, each of one table's records.
+    fn of(file: &str, dialect: Dialect) -> Vec<Self> {
+        let registry = Arc::new(corpus::registry(file));
+        let mut topics: BTreeMap<String, Vec<capture::Record>> = BTreeMap::new();
+        for record in corpus::records(file) {
+            let event = record.value.as_ref().and_then(|value| serde_json::from_slice::<serde_json::Value>(value).ok());
+            let topic = match event.as_ref().and_then(|event| event["table"].as_str()) {
+                Some(table) if matches!(dialect, Dialect::Maxwell | Dialect::Canal) => format!("{file}.{table}"),
+                _ => record.topic.clone(),
+            };
+            topics.entry(topic).or_default().push(record);
+        }
+        let known = (!registry.is_empty()).then_some(IdBytes::Four);
+        let order = if matches!(dialect, Dialect::Maxwell | Dialect::Canal) { Order::Offset } else { Order::Dialect };
+        let topic = |(topic, records)| {
+            let options = Options { dialect, order, topic, connector: "postgresql", registry: known, ..Options::new("t") };
+            Self { options, registry: Arc::clone(&registry), records }
+        };
+        topics.into_iter().map(topic).collect()
+    }
+
+    /// With the types that the same tables have in records with a schema part.
+    fn declared(mut self, twins: &[Self]) -> Self {
+        let table = |topic: &str| topic.rsplit('.').next().unwrap_or_default().to_owned();
+        for twin in twins {
+            if table(&self.options.topic) != table(&twin.options.topic) {
+                continue;
+            }
+            let mut decoder = Decoder::new(twin.options.clone());
+            for (name, ty) in twin.records.iter().filter_map(|record| columns(&mut decoder, record)).flatten() {
+                if !self.options.types.iter().any(|(known, _)| *known == name) {
+                    self.options.types.push((name, ty));
+                }
+            }
+        }
+        self
+    }
+
+    /// With what Maxwell needs beside: its times have no zones, and of tables without a twin a type is declared that its values fit.
+    fn of_maxwell(mut self) -> Self {
+        for (_, ty) in &mut self.options.types {
+            if let LogicalType::TimestampTz { digits } = *ty {
+                *ty = LogicalType::Timestamp { digits };
+            }
+        }
+        let events = self.records.iter().filter_map(|r| serde_json::from_slice::<serde_json::Value>(r.value.as_ref()?).ok());
+        for (name, value) in events.filter_map(|mut event| event["data"].as_object_mut().map(std::mem::take)).flatten() {
+            let ty = match value {
+                serde_json::Value::Number(_) => LogicalType::Numeric,
+                serde_json::Value::String(_) => LogicalType::Text,
+                _ => LogicalType::Json,
+            };
+            if !self.options.types.iter().any(|(known, _)| *known == name) {
+                self.options.types.push((name, ty));
+            }
+        }
+        self
+    }
+
+    fn cases(&self, variant: usize) -> impl Iterator<Item = Case> {
+        let header = |record: &capture::Record, name| record.header(name).map(<[u8]>::to_vec);
+        let case = move |r: &capture::Record| Case { variant, parts: vec![r.key.clone(), r.value.clone(), header(r, NEW_KEY), header(r, OLD_KEY)] };
+        self.records.iter().map(case)
+    }
+}
+
+/// The columns that a record has.
+fn columns(decoder: &mut Decoder, record: &capture::Record) -> Option<Vec<(String, LogicalType)>> {
+    let record = Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: None };
+    match decoder.decode(record).ok()? {
+        Decoded::Changes(changes) => Some(changes.schema.columns().iter().map(|c| (c.name.clone(), c.ty)).collect()),
+        Decoded::Ignored(_) => None,
+    }
+}
+
+/// What a record says, with each change as the log holds it: what a source record costs.
+fn say(decoder: &mut Decoder, case: &Case, log: &mut Vec<u8>) -> Said {
+    let halves = Halves(case);
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    match decoder.decode(record) {
+        Err(reject) => Said::Rejected(reject.code.as_str(), reject.reason),
+        Ok(Decoded::Ignored(ignored)) => Said::Ignored(ignored.name()),
+        Ok(Decoded::Changes(changes)) => {
+            let (mut count, mut hasher) = (0, DefaultHasher::new());
+            let take = |_, keyed: &Keyed<'_>| -> Result<(), std::convert::Infallible> {
+                log.clear();
+                keyed.change.encode(changes.fingerprint, log);
+                (keyed.key, &*log, changes.by_offset).hash(&mut hasher);
+                count += 1;
+                Ok(())
+            };
+            let Ok(()) = changes.each(take);
+            Said::Changes(count, hasher.finish())
+        }
+    }
+}
+
+/// Every change goes in and comes out.
+fn round_trip(decoder: &mut Decoder, case: &Case, contracts: &mut HashSet<Fingerprint>) -> Result<(), String> {
+    let halves = Halves(case);
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    let Ok(Decoded::Changes(changes)) = decoder.decode(record) else { return Ok(()) };
+    readable(changes.schema, changes.fingerprint, contracts)?;
+    let mut bytes = Vec::new();
+    changes.each(|_, keyed| {
+        bytes.clear();
+        keyed.change.encode(changes.fingerprint, &mut bytes);
+        let (fingerprint, body) = split_fingerprint(&bytes).map_err(|e| e.to_string())?;
+        let back = Change::decode(changes.schema, body).map_err(|e| format!("a change cannot be read back: {e}"))?;
+        if fingerprint != changes.fingerprint || back != keyed.change {
+            return Err(format!("{:?} comes back as {back:?}", keyed.change));
+        }
+        let mut text = String::new();
+        back.write_json(changes.schema, &mut text).map_err(|e| format!("a change has no text: {e}"))
+    })
+}
+
+/// The contract of a schema gives back the schema; asked once for each.
+fn readable(schema: &TableSchema, fingerprint: Fingerprint, contracts: &mut HashSet<Fingerprint>) -> Result<(), String> {
+    if contracts.len() > 10_000 {
+        contracts.clear();
+    }
+    if !contracts.insert(fingerprint) {
+        return Ok(());
+    }
+    let (text, made) = contract::of(schema);
+    if made != fingerprint {
+        return Err(format!("the contract has fingerprint {made} and not {fingerprint}"));
+    }
+    match contract::parse(&text) {
+        Ok(back) if back == *schema => Ok(()),
+        Ok(back) => Err(format!("{schema:?} comes back as {back:?}")),
+        Err(error) => Err(format!("the contract of {schema:?} cannot be read: {error}: {:?}", std::error::Error::source(&error))),
+    }
+}
+
+fn bring(decoder: &mut Decoder, topic: &Topic, case: &Case) {
+    let halves = Halves(case);
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    while let Some(id) = decoder.wanted(&record) {
+        decoder.bring(id, topic.registry.get(&id).unwrap_or(&Registered::Unknown));
+    }
+}
+
+fn run(topics: Vec<Topic>) -> Run {
+    let mut decoders: Vec<Decoder> = topics.iter().map(|t| Decoder::new(t.options.clone())).collect();
+    let (mut contracts, mut log) = (HashSet::new(), Vec::new());
+    Box::new(move |case| {
+        let variant = case.variant % topics.len();
+        let (topic, decoder) = (&topics[variant], &mut decoders[variant]);
+        bring(decoder, topic, case);
+        let said = within(case.bytes(), || say(decoder, case, &mut log))?;
+        // The first record is the one for which everything has to be worked out, and what the registry sends is not of its bytes.
+        let named = topic.registry.values().map(|r| if let Registered::Avro { text, .. } = r { text.len() } else { 0 }).max().unwrap_or(0);
+        let first = within(case.bytes() + named, || {
+            let mut fresh = Decoder::new(topic.options.clone());
+            bring(&mut fresh, topic, case);
+            say(&mut fresh, case, &mut log)
+        })?;
+        if said != first {
+            return Err(format!("a decoder that has seen others says {said:?}, a fresh one {first:?}"));
+        }
+        round_trip(decoder, case, &mut contracts)?;
+        match said {
+            Said::Rejected(_, reason) if reason.len() > 4_010 => Err(format!("a reason of {} bytes", reason.len())),
+            Said::Rejected(..) => Ok(Seen::Refused),
+            _ => Ok(Seen::Taken),
+        }
+    })
+}
+
+fn target(name: &'static str, start: fn() -> Run, topics: Vec<Topic>) -> Target {
+    let corpus = topics.iter().enumerate().flat_map(|(variant, topic)| topic.cases(variant)).collect();
+    Target { name, corpus, start, both: true }
+}
+
+fn each(files: &[&str], dialect: Dialect) -> Vec<Topic> {
+    files.iter().flat_map(|file| Topic::of(file, dialect)).collect()
+}
+
+/// The hard cases that come as JSON, each table a topic: those with a schema part, or those without.
+fn hard_cases(with_schema: bool) -> Vec<Topic> {
+    let mut topics = Vec::new();
+    for table in cases::read().values().flat_map(|case| &case.tables) {
+        let types = table.declare.get("columns").and_then(|c| c.get("types")).and_then(|t| t.as_object());
+        if table.avro_schemas().is_some() || types.is_some() == with_schema {
+            continue;
+        }
+        let declared = types.into_iter().flatten().filter_map(|(name, ty)| Some((name.clone(), ty.as_str()?.parse().ok()?)));
+        let options = Options { types: declared.collect(), topic: "case.t".to_owned(), ..Options::new("t") };
+        let record = |r: crate::harness::kafka::Record| capture::Record {
+            key: r.key,
+            value: r.value,
+            headers: r.headers.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+            ..capture::Record::default()
+        };
+        let records = table.produced("case.t", "t", (1, 2)).into_iter().map(record).collect();
+        topics.push(Topic { options, registry: Arc::default(), records });
+    }
+    topics
+}
+
+fn with_schema_topics() -> Vec<Topic> {
+    const FILES: [&str; 6] =
+        ["pg-types-schema", "pg-ops-schema", "my-ops-schema", "my-types-schema", "pg-types-string-schema", "pg-types-nanos-schema"];
+    [each(&FILES, Dialect::Debezium), hard_cases(true)].concat()
+}
+
+fn json_topics() -> Vec<Topic> {
+    let twins = each(&["pg-types-schema", "pg-ops-schema"], Dialect::Debezium);
+    let topics = each(&["pg-types", "pg-ops"], Dialect::Debezium).into_iter().map(|t| t.declared(&twins));
+    topics.chain(hard_cases(false)).collect()
+}
+
+fn avro_topics() -> Vec<Topic> {
+    each(&["pg-types-avro", "my-types-avro", "pg-ops-avro", "my-ops-avro"], Dialect::Debezium)
+}
+
+fn flattened_topics() -> Vec<Topic> {
+    let twins = each(&["pg-ops-schema"], Dialect::Debezium);
+    let bare = each(&["pg-ops-flat-json", "pg-ops-flat-tombstone-json"], Dialect::Flattened).into_iter().map(|t| t.declared(&twins));
+    bare.chain(each(&["pg-ops-flat-rewrite-json-schema"], Dialect::Flattened)).collect()
+}
+
+fn maxwell_topics() -> Vec<Topic> {
+    let twins = each(&["my-ops-schema", "my-types-schema"], Dialect::Debezium);
+    ["maxwell-my-ops", "maxwell-my-types"]
+        .iter()
+        .flat_map(|file| Topic::of(file, Dialect::Maxwell))
+        .map(|t| t.declared(&twins).of_maxwell())
+        .collect()
+}
+
+fn canal_topics() -> Vec<Topic> {
+    ["canal-my-ops", "canal-my-types"].iter().flat_map(|file| Topic::of(file, Dialect::Canal)).collect()
+}
+
+/// Keys alone: a null value deletes what its key names.
+fn key_topics() -> Vec<Topic> {
+    let mut topics = [json_topics(), with_schema_topics(), avro_topics(), flattened_topics()].concat();
+    for record in topics.iter_mut().flat_map(|t| &mut t.records) {
+        record.value = None;
+        record.headers.clear();
+    }
+    topics
+}
+
+pub(super) fn json() -> Target {
+    target("debezium_json", || run(json_topics()), json_topics())
+}
+
+pub(super) fn json_with_schema() -> Target {
+    target("debezium_json_with_schema", || run(with_schema_topics()), with_schema_topics())
+}
+
+pub(super) fn avro() -> Target {
+    target("debezium_avro", || run(avro_topics()), avro_topics())
+}
+
+pub(super) fn flattened() -> Target {
+    target("flattened", || run(flattened_topics()), flattened_topics())
+}
+
+pub(super) fn maxwell() -> Target {
+    target("maxwell", || run(maxwell_topics()), maxwell_topics())
+}
+
+pub(super) fn canal() -> Target {
+    target("canal", || run(canal_topics()), canal_topics())
+}
+
+pub(super) fn keys() -> Target {
+    target("record_keys", || run(key_topics()), key_topics())
+}
