@@ -8,6 +8,7 @@ mod bad_input;
 mod cases;
 mod checker;
 mod cli;
+mod column_rules;
 mod conformance;
 mod crash;
 mod dice;
