@@ -1,7 +1,7 @@
 //! The same changes in Avro, in a registry's frame, as Connect's Avro converter writes them.
 
 use landfall::log::murmur2;
-use landfall_schemas::debezium::{Decoder, IdBytes, Options, Registered};
+use landfall_schemas::dialect::{Decoder, IdBytes, Options, Registered};
 use landfall_schemas::wire::{put_bytes, put_long};
 
 use crate::workload::{Events, PARTITIONS};

@@ -21,7 +21,7 @@ use landfall::state::SlotName;
 use landfall::state::rocks::RocksState;
 use landfall_schemas::TableSchema;
 use landfall_schemas::contract::Fingerprint;
-use landfall_schemas::debezium::{Decoded, Decoder, Options, Record};
+use landfall_schemas::dialect::{Decoded, Decoder, Options, Record};
 use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall_schemas::avro::Reference;
-use landfall_schemas::debezium::Registered;
+use landfall_schemas::dialect::Registered;
 use landfall_topology::plan::RegistryPlan;
 use schema_registry_converter::blocking::schema_registry::{SrSettings, get_referenced_schema, get_schema_by_id};
 use schema_registry_converter::error::SRCError;

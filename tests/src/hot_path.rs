@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use landfall_schemas::debezium::{Changes, Decoded, Decoder, IdBytes, Options, Record, Registered};
+use landfall_schemas::dialect::{Changes, Decoded, Decoder, IdBytes, Options, Record, Registered};
 use landfall_schemas::wire::{put_bytes, put_long};
 use landfall_schemas::{LogicalType, Value, capture, row};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use landfall_schemas::LogicalType;
 use landfall_schemas::capture;
-use landfall_schemas::debezium::{Decoded, Decoder, IdBytes, Options, Record};
+use landfall_schemas::dialect::{Decoded, Decoder, IdBytes, Options, Record};
 use landfall_schemas::wire::WireError;
 
 use super::paper::{counted, grouped, printable};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use landfall_schemas::debezium::Headers;
+use landfall_schemas::dialect::Headers;
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 
 /// The headers of a record that is borrowed from the client.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use landfall_schemas::TableSchema;
-use landfall_schemas::debezium::Headers as _;
+use landfall_schemas::dialect::Headers as _;
 use landfall_schemas::provenance::HEADER;
 use landfall_topology::plan::{ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::debezium::{self, Decoded, Reject, RejectKind};
+use landfall_schemas::dialect::{self, Decoded, Reject, RejectKind};
 use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
@@ -289,7 +289,7 @@ impl Session<'_> {
         let Some(input) = self.inputs.get_mut(&owned.name.0) else { return Ok(()) };
         let (partition, offset) = (message.partition(), message.offset());
         let headers = MessageHeaders(message);
-        let record = debezium::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) };
+        let record = dialect::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) };
         if let Some(registry) = &mut self.registry {
             while let Some(id) = input.decoder.wanted(&record) {
                 match registry.known(id) {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
-use landfall_schemas::debezium::Registered;
+use landfall_schemas::dialect::Registered;
 use landfall_topology::plan::RegistryPlan;
 
 use crate::registry::Client;

@@ -3,7 +3,7 @@
 //! A decoder meets each of them fresh, when everything has to be worked out, and again when nothing has.
 
 use landfall_schemas::avro::{Budget, Schema};
-use landfall_schemas::debezium::{Decoded, Decoder, Dialect, IdBytes, Keyed, Options, Order, Record, Registered};
+use landfall_schemas::dialect::{Decoded, Decoder, Dialect, IdBytes, Keyed, Options, Order, Record, Registered};
 use landfall_schemas::wire::{Reader, put_long};
 use landfall_schemas::{Change, Column, LogicalType, TableSchema, change, contract, json, row};
 use landfall_topology::{Document, LookupError, check};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use landfall_schemas::capture;
-use landfall_schemas::debezium::Registered;
+use landfall_schemas::dialect::Registered;
 
 use crate::harness::stack;
 

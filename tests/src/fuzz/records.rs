@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use landfall_schemas::change::split_fingerprint;
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::debezium::{Decoded, Decoder, Dialect, Headers, IdBytes, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, Registered};
+use landfall_schemas::dialect::{Decoded, Decoder, Dialect, Headers, IdBytes, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, Registered};
 use landfall_schemas::{Change, LogicalType, TableSchema, capture};
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! What people and other programs write as text.
 
 use landfall_schemas::avro::Schema;
-use landfall_schemas::debezium::{Decoded, Decoder, Options, Order, Record};
 use landfall_schemas::decimal::{self, Decimal};
+use landfall_schemas::dialect::{Decoded, Decoder, Options, Order, Record};
 use landfall_schemas::{LogicalType, Value, capture, json, row};
 use landfall_topology::{Document, LookupError, Severity, check};
 use num_bigint::BigInt;
@@ -66,8 +66,8 @@ pub(super) fn json_scanner() -> Target {
 /// Schemas of registries, and values that are passed over by them.
 pub(super) fn avro_schemas() -> Target {
     let registries = ["pg-types-avro", "my-types-avro", "pg-ops-avro"].map(corpus::registry);
-    let text = |registered: &landfall_schemas::debezium::Registered| match registered {
-        landfall_schemas::debezium::Registered::Avro { text, .. } => Some(text.clone()),
+    let text = |registered: &landfall_schemas::dialect::Registered| match registered {
+        landfall_schemas::dialect::Registered::Avro { text, .. } => Some(text.clone()),
         _ => None,
     };
     let golden = corpus::text("schemas/golden/v1/every-type.avsc");

@@ -1,6 +1,6 @@
 //! What the decoder of a source topic is told: the topology's words about table, source and registry in the decoder's terms.
 
-use landfall_schemas::debezium::{self, BinaryStrings, DecimalStrings, Encoding, IdBytes, Options, Order};
+use landfall_schemas::dialect::{self, BinaryStrings, DecimalStrings, Encoding, IdBytes, Options, Order};
 use landfall_schemas::mask::Mask;
 use landfall_topology::Plan;
 use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType, TablePlan};
@@ -42,18 +42,18 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         _ => "",
     };
     options.dialect = match source.map(|s| s.dialect) {
-        None | Some(Dialect::Debezium) => debezium::Dialect::Debezium,
-        Some(Dialect::Flattened) => debezium::Dialect::Flattened,
-        Some(Dialect::Maxwell) => debezium::Dialect::Maxwell,
-        Some(Dialect::Canal) => debezium::Dialect::Canal,
+        None | Some(Dialect::Debezium) => dialect::Dialect::Debezium,
+        Some(Dialect::Flattened) => dialect::Dialect::Flattened,
+        Some(Dialect::Maxwell) => dialect::Dialect::Maxwell,
+        Some(Dialect::Canal) => dialect::Dialect::Canal,
     };
     // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
     let is_plain = kind == Some(SourceType::Kafka) && table.primary_key.is_none();
     // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages tell none at all.
     let has_no_place = match options.dialect {
-        debezium::Dialect::Maxwell => table.primary_key.is_none(),
-        debezium::Dialect::Canal => true,
-        debezium::Dialect::Debezium | debezium::Dialect::Flattened => false,
+        dialect::Dialect::Maxwell => table.primary_key.is_none(),
+        dialect::Dialect::Canal => true,
+        dialect::Dialect::Debezium | dialect::Dialect::Flattened => false,
     };
     options.order = match (has_no_place, is_plain) {
         (true, _) => Order::Offset,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall_schemas::debezium::{self, Decoder};
+use landfall_schemas::dialect::{self, Decoder};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -174,7 +174,7 @@ impl Session<'_> {
 fn refused_input(topic: &str, code: &str, what: String) -> Input {
     let described = Described { incarnation: [0; 16], partitions: 0 };
     Input {
-        decoder: Decoder::new(debezium::Options::new(topic)),
+        decoder: Decoder::new(dialect::Options::new(topic)),
         table: 0,
         pinned: Source::new(topic, described, 0),
         described,
