@@ -78,7 +78,7 @@ pub fn decode_with(partitions: &[Events], decoder: impl Fn() -> Decoder) -> Resu
 fn decode_all(events: &Events, decoder: &mut Decoder) -> Result<usize> {
     let mut changes = 0;
     for (offset, (key, value)) in (0..).zip(events.iter()) {
-        match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None }) {
+        match decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None, timestamp: None }) {
             Ok(Decoded::Changes(_)) => changes += 1,
             other => anyhow::bail!("an event of the workload is no change: {other:?}"),
         }
@@ -112,7 +112,7 @@ pub fn normalise(workload: &Workload, mut keep: Option<&mut Log>) -> Result<usiz
         for (offset, (key, value)) in (0..).zip(events.iter()) {
             let token = core.fetched(offset);
             outbox.clear();
-            let decoded = decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None });
+            let decoded = decoder.decode(Record { offset, key: Some(key), value: Some(value), headers: None, timestamp: None });
             let Ok(Decoded::Changes(changes)) = decoded else { anyhow::bail!("an event of the workload is no change: {decoded:?}") };
             let item = Item { ordinal: 0, key: changes.change.key, change: &changes.change.change };
             let _ = core.process(token, offset, changes.fingerprint, &[item], Duration::ZERO, &mut outbox);

@@ -13,10 +13,19 @@ pub const HEADER: &str = "landfall.provenance";
 const VERSION: u8 = 1;
 
 /// The dialect that a source record was written in. Numbers are part of the encoding and never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Debezium's change event envelope.
+    #[default]
     Debezium = 1,
+    /// Debezium's rows without an envelope.
+    Flattened = 2,
+    /// Maxwell's events.
+    Maxwell = 3,
+    /// Canal's flat messages.
+    Canal = 4,
+    /// Rows, which the key of their record names.
+    Plain = 5,
 }
 
 impl Dialect {
@@ -24,7 +33,15 @@ impl Dialect {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Debezium => "debezium",
+            Self::Flattened => "flattened",
+            Self::Maxwell => "maxwell",
+            Self::Canal => "canal",
+            Self::Plain => "plain",
         }
+    }
+
+    fn of_number(number: u8) -> Option<Self> {
+        [Self::Debezium, Self::Flattened, Self::Maxwell, Self::Canal, Self::Plain].into_iter().find(|dialect| *dialect as u8 == number)
     }
 }
 
@@ -77,10 +94,7 @@ impl<'a> Provenance<'a> {
         if reader.byte()? != VERSION {
             return Err(WireError::Index);
         }
-        let dialect = match reader.byte()? {
-            1 => Dialect::Debezium,
-            _ => return Err(WireError::Index),
-        };
+        let dialect = Dialect::of_number(reader.byte()?).ok_or(WireError::Index)?;
         let incarnation = reader.array()?;
         let partition = i32::try_from(reader.long()?).map_err(|_| WireError::Number)?;
         let offset = reader.long()?;

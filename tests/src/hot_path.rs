@@ -34,7 +34,7 @@ const SOURCE: &str = r#"{"version":"3.6.1.Final","connector":"postgresql","name"
 
 /// Allocations of a thousand records that are decoded like two before them.
 fn allocations(decoder: &mut Decoder, key: &[u8], value: &[u8]) -> u64 {
-    let mut decode = || match decoder.decode(Record { offset: 1, key: Some(key), value: Some(value), headers: None }) {
+    let mut decode = || match decoder.decode(Record { offset: 1, key: Some(key), value: Some(value), headers: None, timestamp: None }) {
         Ok(Decoded::Changes(changes)) => drop(changes),
         other => panic!("{other:?}"),
     };
@@ -143,7 +143,7 @@ fn no_captured_event_that_comes_again_costs_an_allocation() {
                 Decoder::new(Options { exclude: exclude.to_vec(), registry: (!registry.is_empty()).then_some(IdBytes::Four), ..Options::new("t") });
             let of = |record: &capture::Record| (record.key.clone(), record.value.clone());
             let (Some(key), Some(value)) = of(&record) else { continue };
-            let input = Record { offset: 1, key: Some(&key), value: Some(&value), headers: None };
+            let input = Record { offset: 1, key: Some(&key), value: Some(&value), headers: None, timestamp: None };
             while let Some(id) = decoder.wanted(&input) {
                 decoder.bring(id, registry.get(&id).unwrap_or(&Registered::Unknown));
             }

@@ -22,6 +22,7 @@ mod landing;
 mod live;
 mod meaning;
 mod oracle;
+mod plain;
 mod planted;
 mod processes;
 mod property;

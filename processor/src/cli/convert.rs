@@ -181,7 +181,9 @@ impl<'a> Converter<'a> {
             let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options(self.arguments, &record.topic)));
         }
         let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
-        let input = Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) };
+        let timestamp = record.timestamp.and_then(|millis| millis.checked_mul(1_000));
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        let input = Record { offset: record.offset, key, value, headers: Some(record), timestamp };
         let mut unasked = None;
         while let (Some(registry), Some(id)) = (&self.registry, decoder.wanted(&input)) {
             match registry.get(id) {

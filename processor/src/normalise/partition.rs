@@ -33,6 +33,8 @@ pub struct Partition {
     position: Position,
     /// The columns that its records have.
     pub shape: Shape,
+    /// What its records look like.
+    pub dialect: Dialect,
 }
 
 /// What became of a record.
@@ -55,7 +57,7 @@ impl Partition {
     pub fn new(topic: impl Into<String>, source: SourcePartition, log_partitions: u32, metadata: &str) -> Self {
         let (position, shape) = metadata.split_once('.').unwrap_or((metadata, ""));
         let (position, shape) = (Position::resume(position), Shape::resume(shape));
-        Self { topic: topic.into(), source, log_partitions, track: Track::default(), position, shape }
+        Self { topic: topic.into(), source, log_partitions, track: Track::default(), position, shape, dialect: Dialect::default() }
     }
 
     /// A record was fetched; the token names it until it is done.
@@ -90,7 +92,7 @@ impl Partition {
         }
         for item in items {
             let provenance =
-                Provenance { dialect: Dialect::Debezium, topic: &self.topic, source: self.source, place: Place { offset, ordinal: item.ordinal } };
+                Provenance { dialect: self.dialect, topic: &self.topic, source: self.source, place: Place { offset, ordinal: item.ordinal } };
             let partitions = match item.key {
                 Some(key) => {
                     let partition = murmur2::partition(key, self.log_partitions);
@@ -116,7 +118,7 @@ impl Partition {
     /// The provenance header's value for a record of this partition, as dead letters carry it.
     pub fn provenance(&self, offset: i64, out: &mut Vec<u8>) {
         let place = Place { offset, ordinal: 0 };
-        Provenance { dialect: Dialect::Debezium, topic: &self.topic, source: self.source, place }.encode(out);
+        Provenance { dialect: self.dialect, topic: &self.topic, source: self.source, place }.encode(out);
     }
 
     /// One thing of a record is done: the record itself was processed, or one of its log records or its dead letter was acknowledged.

@@ -253,6 +253,7 @@ impl Session<'_> {
         let log = &self.tables[input.table].log;
         let source = SourcePartition { incarnation: input.described.incarnation, partition };
         let mut core = Partition::new(topic.clone(), source, log.partitions, metadata);
+        core.dialect = input.decoder.options().dialect;
         if let Some(fingerprint) = core.shape.wanted() {
             if self.shared.contracts.get(fingerprint).is_none() {
                 // Its former owner may have published it since this session began.
@@ -289,7 +290,8 @@ impl Session<'_> {
         let Some(input) = self.inputs.get_mut(&owned.name.0) else { return Ok(()) };
         let (partition, offset) = (message.partition(), message.offset());
         let headers = MessageHeaders(message);
-        let record = dialect::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers) };
+        let timestamp = message.timestamp().to_millis().and_then(|millis| millis.checked_mul(1_000));
+        let record = dialect::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers), timestamp };
         if let Some(registry) = &mut self.registry {
             while let Some(id) = input.decoder.wanted(&record) {
                 match registry.known(id) {

@@ -57,6 +57,11 @@ impl Layout {
         Some(Self { schema: Arc::clone(schema), members })
     }
 
+    /// The layout of a value that is no record: one member.
+    pub(super) fn of_scalar(schema: &Arc<Schema>) -> Self {
+        Self { schema: Arc::clone(schema), members: vec![Take::of(schema, schema.root())] }
+    }
+
     /// Takes the next value; the symbol of an enum by its index.
     #[inline]
     pub(super) fn take<'a>(&self, take: &Take, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
@@ -73,6 +78,30 @@ impl Layout {
         let Datum::Symbol(symbol) = datum else { return Ok(datum) };
         let Kind::Enum(symbols) = &self.schema.node(take.node).kind else { return Err(WireError::Index) };
         symbols.get(symbol).map(|text| Datum::Text(text)).ok_or(WireError::Index)
+    }
+
+    /// The bytes of a record that is a whole document, and that may be null in its place; they have been passed over, to the last.
+    pub(super) fn document<'a>(&self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, WireError> {
+        let (mut reader, mut budget) = (Reader::new(bytes), Budget::of(bytes.len()));
+        if !Take::of(&self.schema, self.schema.root()).is_present(&mut reader)? {
+            return reader.finish().map(|()| None);
+        }
+        let record = reader.rest();
+        self.pass(&mut reader, &mut budget)?;
+        reader.finish().map(|()| Some(record))
+    }
+
+    /// Hands over the members of a document whose names begin so, with the rest of their names; its bytes have been passed over before.
+    pub(super) fn prefixed<'a>(&self, bytes: &'a [u8], prefix: &str, mut give: impl FnMut(&str, Datum<'a>)) -> Result<(), WireError> {
+        let (mut reader, mut budget) = (Reader::new(bytes), Budget::of(bytes.len()));
+        let members = self.schema.record(self.schema.root()).unwrap_or_default();
+        for (member, take) in members.iter().zip(&self.members) {
+            match member.name.strip_prefix(prefix) {
+                Some(name) => give(name, self.take(take, &mut reader, &mut budget)?),
+                None => take.pass(&self.schema, &mut reader, &mut budget)?,
+            }
+        }
+        Ok(())
     }
 
     /// Passes over all members.
@@ -226,6 +255,11 @@ fn geometry<'a>(schema: &Schema, record: NodeId, reader: &mut Reader<'a>, budget
 /// The Connect schema of a record: what a connector's schema part would say.
 pub(super) fn connect<'a>(schema: &'a Schema, record: NodeId) -> Option<Connect<'a>> {
     Some(Connect::row_of(schema.record(record)?.iter().map(|member| column(schema, &member.name, member.node)).collect()))
+}
+
+/// The Connect schema of a row of one column: the whole value.
+pub(super) fn connect_scalar<'a>(schema: &'a Schema, name: &'a str) -> Connect<'a> {
+    Connect::row_of(vec![column(schema, name, schema.root())])
 }
 
 /// The Connect schema of a member, or of an array's elements under the member's name.

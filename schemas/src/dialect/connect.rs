@@ -81,6 +81,16 @@ impl<'a> Schema<'a> {
         Self { r#type: AVRO_ARRAY.into(), name: None, optional, field: Some(field.into()), fields: None, items, parameters: None }
     }
 
+    /// The same, under the name of a column.
+    pub(super) fn named(self, field: &'a str) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    /// Whether it describes an object of members rather than one value.
+    pub(super) fn has_members(&self) -> bool {
+        self.fields.is_some()
+    }
+
     /// A row of such columns.
     pub(super) fn row_of(columns: Vec<Self>) -> Self {
         Self { r#type: "struct".into(), name: None, optional: false, field: None, fields: Some(columns), items: None, parameters: None }

@@ -26,6 +26,7 @@ use keys::KeyDocument;
 
 mod dialects;
 mod keys;
+mod plain;
 mod plans;
 
 /// What the schema part of a value describes.
@@ -63,6 +64,8 @@ pub struct Decoder {
     key_schemas: Recent<Seen<KeySchema>>,
     header_schemas: Recent<Seen<()>>,
     value_schemas: Recent<Seen<ValueSchema>>,
+    /// That of keys that are one value without a schema.
+    scalar_shape: Option<KeySchema>,
     /// Keys without a schema part.
     bare_keys: Recent<(Vec<String>, KeySchema)>,
     registry: Registry,
@@ -92,7 +95,9 @@ impl Decoder {
     pub fn new(options: Options) -> Self {
         let marks = TableSchema::of_marks(options.table.clone());
         let marks = (Arc::new(marks.clone()), contract::of(&marks).1);
-        let writer = Writer::new(Placeholder::new(&options.placeholder));
+        // Other dialects have no word for what was not sent.
+        let has_placeholder = matches!(options.dialect, Dialect::Debezium | Dialect::Flattened);
+        let writer = Writer::new(Placeholder::new(if has_placeholder { &options.placeholder } else { "" }));
         Self {
             epoch: 0,
             options,
@@ -101,6 +106,7 @@ impl Decoder {
             key_schemas: Recent::default(),
             header_schemas: Recent::default(),
             value_schemas: Recent::default(),
+            scalar_shape: None,
             bare_keys: Recent::default(),
             registry: Registry::default(),
             plans: Recent::default(),
@@ -135,6 +141,7 @@ impl Decoder {
             Dialect::Flattened => self.flattened(&record),
             Dialect::Maxwell => self.maxwell(&record),
             Dialect::Canal => self.canal(&record),
+            Dialect::Plain => self.plain(&record),
         }
     }
 

@@ -184,6 +184,7 @@ pub(super) struct Placeholder {
 }
 
 impl Placeholder {
+    /// The marker with that text; none, where it is empty.
     pub(super) fn new(text: &str) -> Self {
         let mut hex = String::new();
         value::push_hex(&mut hex, text.as_bytes());
@@ -194,6 +195,9 @@ impl Placeholder {
     /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes the text or what bytes are written as, arrays
     /// the text as their only element.
     fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
+        if self.text.is_empty() {
+            return false;
+        }
         match (token, wire) {
             (Token::String(s), Wire::Bytes(strings)) => self.is_bytes(s, strings),
             (Token::String(s), Wire::Bits) => self.is_bytes(s, BinaryStrings::Base64),
@@ -225,6 +229,11 @@ impl Placeholder {
             _ => Err(Fault::Kind),
         });
         is_marker.is_ok() && (is_text || bytes.len() == 0) && !self.text.is_empty()
+    }
+
+    /// Whether bytes are the marker's text.
+    fn is_raw(&self, bytes: &[u8]) -> bool {
+        !self.text.is_empty() && bytes == self.text.as_bytes()
     }
 
     fn is_bytes(&self, s: &JsonStr<'_>, strings: BinaryStrings) -> bool {
@@ -283,8 +292,8 @@ pub(super) fn read<'s>(
         Datum::Json(token) => read_token(wire, ty, token, placeholder, unpacked),
         Datum::Null => Ok(Some(Value::Null)),
         Datum::Text(text) if placeholder.stands_at(&Token::String(JsonStr { raw: text, escaped: false }), wire, ty) => Ok(None),
-        Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_) | Wire::Bits) && bytes == placeholder.text.as_bytes() => Ok(None),
-        Datum::Geometry { wkb, .. } if wkb == placeholder.text.as_bytes() => Ok(None),
+        Datum::Bytes(bytes) if matches!(wire, Wire::Bytes(_) | Wire::Bits) && placeholder.is_raw(bytes) => Ok(None),
+        Datum::Geometry { wkb, .. } if placeholder.is_raw(wkb) => Ok(None),
         Datum::Items(items) if placeholder.stands_in(&items) => Ok(None),
         datum => read_datum(wire, ty, datum, unpacked).map(Some),
     }

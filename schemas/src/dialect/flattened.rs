@@ -4,7 +4,9 @@
 //! connector's choice (`add.fields`), so each may be missing: a row that says nothing of itself is an upsert (case SNP-03), and a null value may be
 //! the only word of a delete (case DEL-02). A delete that is dropped without a tombstone leaves nothing to be heard of.
 
+use super::avro;
 use super::field::Datum;
+use super::plan::Image;
 use super::reject::{Code, Reject};
 use super::source::Source;
 use crate::change::Op;
@@ -21,25 +23,41 @@ pub(super) struct Flattened<'a> {
 }
 
 impl<'a> Flattened<'a> {
-    /// Reads the added members of a row, an object that has been checked; the source is of that connector where they name none.
-    pub(super) fn parse(row: &'a str, connector: &'static str) -> Result<Self, Reject> {
-        let json = |e| Reject::json("value", e);
+    /// Reads the added members of a row, which has been checked; the source is of that connector where they name none.
+    pub(super) fn parse(row: &Image<'a>, connector: &'static str) -> Result<Self, Reject> {
         let mut source = Source::of_connector(connector);
         let (mut op, mut is_deleted) = (None, false);
-        let mut scanner = Scanner::new(row);
-        scanner.enter_object().map_err(json)?;
-        let mut first = true;
-        while let Some(name) = scanner.member(first).map_err(json)? {
-            first = false;
-            let token = scanner.value().map_err(json)?;
-            let Some(name) = name.raw.strip_prefix(PREFIX) else { continue };
-            match (name, token) {
-                ("op", Token::String(s)) => op = Some(s.raw),
-                ("deleted", Token::Bool(flag)) => is_deleted = flag,
-                ("deleted", Token::String(s)) => is_deleted = s.raw == "true",
+        let mut take = |name: &str, datum: Datum<'a>| {
+            let text = match datum {
+                Datum::Json(Token::String(s)) => Some(s.raw),
+                Datum::Text(text) => Some(text),
+                _ => None,
+            };
+            match (name, datum, text) {
+                ("op", _, Some(text)) => op = Some(text),
+                ("deleted", Datum::Json(Token::Bool(flag)) | Datum::Bool(flag), _) => is_deleted = flag,
+                ("deleted", _, Some(text)) => is_deleted = text == "true",
                 // The connector's own clock; the source's are named after the source.
-                ("ts_ms" | "ts_us" | "ts_ns", _) => {}
-                (name, token) => source.put(Source::member(name.strip_prefix("source_").unwrap_or(name)), Datum::Json(token)),
+                ("ts_ms" | "ts_us" | "ts_ns", ..) => {}
+                (name, datum, _) => source.put(Source::member(name.strip_prefix("source_").unwrap_or(name)), datum),
+            }
+        };
+        match row {
+            Image::Json(text) => {
+                let json = |e| Reject::json("value", e);
+                let mut scanner = Scanner::new(text);
+                scanner.enter_object().map_err(json)?;
+                let mut first = true;
+                while let Some(name) = scanner.member(first).map_err(json)? {
+                    first = false;
+                    let token = scanner.value().map_err(json)?;
+                    if let Some(name) = name.raw.strip_prefix(PREFIX) {
+                        take(name, Datum::Json(token));
+                    }
+                }
+            }
+            Image::Avro(bytes, layout) => {
+                layout.prefixed(bytes, PREFIX, take).map_err(|e| avro::invalid("row", e))?;
             }
         }
         let op = match op {

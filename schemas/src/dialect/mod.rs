@@ -31,10 +31,12 @@ use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
 
 pub use crate::avro::IdBytes;
+pub use crate::provenance::Dialect;
 pub use decoder::Decoder;
 pub use field::{BinaryStrings, DecimalStrings};
 pub use registered::Registered;
 pub use reject::{Code, Reject, RejectKind};
+pub use scalar::KeyFormat;
 
 mod avro;
 mod canal;
@@ -50,6 +52,7 @@ mod members;
 mod plan;
 mod registered;
 mod reject;
+mod scalar;
 mod source;
 mod temporal;
 #[cfg(test)]
@@ -73,20 +76,6 @@ pub enum Order {
     /// The offset in the source topic. Right only where the table's key is the record key and the partition count is pinned; the caller sees
     /// to that (ARCHITECTURE.md, Repeats, zombies and order).
     Offset,
-}
-
-/// What the records of a topic look like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// Debezium's envelope.
-    #[default]
-    Debezium,
-    /// Debezium's rows without an envelope.
-    Flattened,
-    /// Maxwell's events.
-    Maxwell,
-    /// Canal's flat messages.
-    Canal,
 }
 
 /// What the values of a topic are written in. A key may be JSON or framed whatever its value is.
@@ -142,6 +131,10 @@ pub struct Options {
     pub partitions: u32,
     /// What values are written in.
     pub encoding: Encoding,
+    /// What record keys are written in.
+    pub key_format: KeyFormat,
+    /// Columns that hold headers of the records, by the header's name; plain records only.
+    pub headers: Vec<(String, String)>,
     /// Width of the ids of a schema registry; `None` where there is no registry.
     pub registry: Option<IdBytes>,
 }
@@ -168,6 +161,8 @@ impl Options {
             topic: String::new(),
             partitions: 1,
             encoding: Encoding::default(),
+            key_format: KeyFormat::default(),
+            headers: Vec::new(),
             registry: None,
         }
     }
@@ -185,6 +180,11 @@ impl Options {
     fn leaves_out(&self, name: &str) -> bool {
         let is_added = self.dialect == Dialect::Flattened && name.starts_with(flattened::PREFIX) && declared_type(self, name).is_none();
         is_added || self.exclude.iter().any(|excluded| excluded == name)
+    }
+
+    /// The column that a record key is which has no members: the only one of the table's key.
+    fn scalar_key(&self) -> Option<&str> {
+        if let Some([name]) = self.primary_key.as_deref() { Some(name) } else { None }
     }
 
     /// The name that a column has behind the decoder.
@@ -240,6 +240,8 @@ pub struct Record<'a> {
     pub value: Option<&'a [u8]>,
     /// Headers: the two halves of a key change name each other in them.
     pub headers: Option<&'a dyn Headers>,
+    /// Kafka's time of the record, micros since 1970 UTC: when a plain record happened.
+    pub timestamp: Option<i64>,
 }
 
 /// What a record says.

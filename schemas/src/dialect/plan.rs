@@ -30,6 +30,8 @@ pub(super) struct KeyShape {
     pub(super) fields: Vec<Field>,
     /// Key position → member.
     pub(super) order: Vec<usize>,
+    /// Whether the key is one value rather than an object of members.
+    pub(super) is_scalar: bool,
     /// Names in key order.
     pub(super) names: Vec<String>,
 }
@@ -37,12 +39,26 @@ pub(super) struct KeyShape {
 impl KeyShape {
     pub(super) fn new(id: u32, fields: Vec<Field>, order: Vec<usize>) -> Self {
         let names = order.iter().filter_map(|i| fields.get(*i)).map(|f| f.name.clone()).collect();
-        Self { id, fields, order, names }
+        Self { id, fields, order, names, is_scalar: false }
+    }
+
+    /// The shape of a key that is the value of one column.
+    pub(super) fn scalar(id: u32, field: Field) -> Self {
+        Self { is_scalar: true, ..Self::new(id, vec![field], vec![0]) }
     }
 
     pub(super) fn member(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.name == name)
     }
+}
+
+/// Where a column comes from that stands beside its row.
+#[derive(Clone, Debug)]
+pub(super) enum Beside {
+    /// A member of the record key.
+    Key(usize),
+    /// A header of the record, by its name.
+    Header(String),
 }
 
 /// The tokens of a record key, by member.
@@ -53,8 +69,10 @@ pub(super) type KeyTokens<'a> = SmallVec<[Option<Token<'a>>; 4]>;
 pub(super) struct Plan {
     /// Those that records have, then those that they lack.
     fields: Vec<Field>,
-    /// How many of the fields the records lack: columns that are declared and stand in none of them.
+    /// How many of the fields the rows lack: columns that stand beside them, then those that are declared and stand nowhere.
     lacking: usize,
+    /// Where the first of these come from.
+    beside: Vec<Beside>,
     /// Member → position in the key.
     key_positions: Vec<Option<usize>>,
     /// Names of the key columns in the source, in key order.
@@ -66,7 +84,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan of fields, the last `lacking` of which no record has.
+    /// A plan of fields, the last `lacking` of which no row has.
     pub(super) fn new(options: &Options, fields: Vec<Field>, lacking: usize, key: &[String]) -> Result<Self, Reject> {
         let masks: Vec<Option<Mask>> = fields.iter().map(|f| options.mask(&f.name).cloned()).collect();
         if let Some((hidden, _)) = fields.iter().zip(&masks).find(|(f, mask)| mask.is_some() && key.contains(&f.name)) {
@@ -84,7 +102,12 @@ impl Plan {
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
         let key_names = key.to_vec();
-        Ok(Self { fields, lacking, key_positions, key_names, masks, schema: Arc::new(schema), fingerprint })
+        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, masks, schema: Arc::new(schema), fingerprint })
+    }
+
+    /// The same, where the first of the fields that rows lack stand beside them.
+    pub(super) fn with(self, beside: Vec<Beside>) -> Self {
+        Self { beside, ..self }
     }
 
     /// The fields that records have.
@@ -256,6 +279,22 @@ impl Row {
         self.unauthored.truncate(plan.schema.columns().len() - plan.lacking);
     }
 
+    /// Fills in the columns that stand beside the row, once that has been written.
+    pub(super) fn complete<'a>(&mut self, plan: &Plan, writer: &mut Writer, datum: impl Fn(&Beside, LogicalType) -> Datum<'a>) -> Result<(), Reject> {
+        if plan.beside.is_empty() {
+            return Ok(());
+        }
+        // Each of the fields that it lacks has been written as one byte.
+        self.bytes.truncate(self.bytes.len() - plan.lacking);
+        self.column -= plan.lacking;
+        self.unauthored.truncate(self.column);
+        let present = plan.present().len();
+        for (member, beside) in (present..).zip(&plan.beside) {
+            self.put(plan, member, Some(datum(beside, plan.fields[member].ty)), writer)?;
+        }
+        (present + plan.beside.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
+    }
+
     /// Takes and writes a row of Avro.
     pub(super) fn write_avro(
         &mut self,
@@ -270,7 +309,7 @@ impl Row {
             let datum = layout.take(take, reader, budget).and_then(|datum| layout.named(take, datum)).map_err(|e| avro::invalid("row", e))?;
             self.put(plan, member, Some(datum), writer)?;
         }
-        Ok(())
+        (layout.members.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
     }
 
     /// Writes a row, in whatever order its members stand.
@@ -297,12 +336,14 @@ impl Row {
 
     /// Writes a row in any order; members that are absent were not sent.
     fn write_gathered(&mut self, plan: &Plan, text: &str, writer: &mut Writer) -> Result<(), Reject> {
-        let tokens = gather(&plan.fields, text, "row")?;
+        // A column that stands beside the row is no member of it.
+        let members = if plan.beside.is_empty() { &plan.fields } else { plan.present() };
+        let tokens = gather(members, text, "row")?;
         self.start(plan);
         for (member, token) in tokens.into_iter().enumerate() {
             self.put(plan, member, token.map(Datum::Json), writer)?;
         }
-        Ok(())
+        (members.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
     }
 
     /// Appends the value of one key column to a key.

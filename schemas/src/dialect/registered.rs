@@ -39,12 +39,16 @@ pub(super) type KeyLayout = (Arc<KeyShape>, Arc<Layout>);
 /// A value in Avro: what its schema describes, and how its bytes lie.
 pub(super) type ValueLayout = (ValueSchema, Arc<Layouts>);
 
+/// A row without an envelope in Avro: its columns, and how its bytes lie.
+pub(super) type RowLayout = (ValueSchema, Arc<Layout>);
+
 /// What is known of a topic's registered schemas.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     brought: HashMap<u64, Result<Arc<Schema>, Reject>, foldhash::fast::FixedState>,
     keys: HashMap<u64, Result<KeyLayout, Reject>, foldhash::fast::FixedState>,
     values: HashMap<u64, Result<ValueLayout, Reject>, foldhash::fast::FixedState>,
+    rows: HashMap<u64, Result<RowLayout, Reject>, foldhash::fast::FixedState>,
 }
 
 impl Registry {
@@ -87,7 +91,7 @@ impl Registry {
             Registered::Other(kind) => refuse(Code::RegistrySchema, format!("is of type {kind}, and only AVRO is read here yet")),
             Registered::Unknown => refuse(Code::RegistryUnknown, "does not exist".to_owned()),
         };
-        let _ = (self.keys.remove(&id), self.values.remove(&id), self.brought.insert(id, schema));
+        let _ = (self.keys.remove(&id), self.values.remove(&id), self.rows.remove(&id), self.brought.insert(id, schema));
     }
 
     /// Forgets that ids do not exist.
@@ -96,6 +100,7 @@ impl Registry {
         self.brought.retain(|_, schema| is_known(&schema.as_ref().map(drop).map_err(Clone::clone)));
         self.keys.retain(|_, key| is_known(&key.as_ref().map(drop).map_err(Clone::clone)));
         self.values.retain(|_, value| is_known(&value.as_ref().map(drop).map_err(Clone::clone)));
+        self.rows.retain(|_, row| is_known(&row.as_ref().map(drop).map_err(Clone::clone)));
     }
 
     fn schema(&self, id: u64) -> Result<Arc<Schema>, Reject> {
@@ -109,6 +114,14 @@ impl Registry {
             return key.clone();
         }
         let compile = |schema: Arc<Schema>| {
+            if let Some(name) = options.scalar_key()
+                && schema.record(schema.root()).is_none()
+            {
+                let fields = avro::connect_scalar(&schema, name).compile(options, false)?;
+                let field = fields.into_iter().next().ok_or_else(|| Reject::new(Code::KeyMissing, "the record key is no column"))?;
+                *next_id += 1;
+                return Ok((Arc::new(KeyShape::scalar(*next_id, field)), Arc::new(Layout::of_scalar(&schema))));
+            }
             let not_columns = || Reject::new(Code::KeyMissing, "the registered schema of the key is not a record of key columns");
             let layout = Layout::of(&schema, schema.root()).ok_or_else(not_columns)?;
             let fields = avro::connect(&schema, schema.root()).ok_or_else(not_columns)?.compile(options, false)?;
@@ -118,6 +131,22 @@ impl Registry {
         };
         let key = self.schema(id).and_then(compile);
         self.keys.entry(id).insert(key).get().clone()
+    }
+
+    /// What a schema means as a row without an envelope.
+    pub(super) fn row(&mut self, id: u64, options: &Options, next_id: &mut u32) -> Result<RowLayout, Reject> {
+        if let Some(row) = self.rows.get(&id) {
+            return row.clone();
+        }
+        let compile = |schema: Arc<Schema>| {
+            let not_a_row = || Reject::new(Code::EnvelopeSchema, "the registered schema of the value is not a record");
+            let layout = Layout::of(&schema, schema.root()).ok_or_else(not_a_row)?;
+            let row = avro::connect(&schema, schema.root()).ok_or_else(not_a_row)?;
+            *next_id += 1;
+            Ok((ValueSchema::Rows { id: *next_id, fields: row.compile(options, false).map(Arc::new) }, Arc::new(layout)))
+        };
+        let row = self.schema(id).and_then(compile);
+        self.rows.entry(id).insert(row).get().clone()
     }
 
     /// What a schema means as a value.

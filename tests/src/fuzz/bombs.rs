@@ -47,7 +47,7 @@ fn declared(types: &[(&str, &str)]) -> Options {
 }
 
 fn decode(decoder: &mut Decoder, key: &[u8], value: &[u8], log: &mut Vec<u8>) -> Left {
-    match decoder.decode(Record { offset: 1, key: Some(key), value: Some(value), headers: None }) {
+    match decoder.decode(Record { offset: 1, key: Some(key), value: Some(value), headers: None, timestamp: None }) {
         Err(reject) => {
             assert!(reject.reason.len() <= 4_010, "a reason of {} bytes: {}", reject.reason.len(), reject.code.as_str());
             Err(reject.code.as_str())
@@ -260,7 +260,7 @@ fn members_without_end() {
     let mut bomb = row("declared members", &declared);
     bomb.options.types.extend((0..declared.matches(':').count()).map(|n| (n.to_string(), LogicalType::Int32)));
     bombs.push(bomb);
-    for dialect in [Dialect::Flattened, Dialect::Maxwell, Dialect::Canal] {
+    for dialect in [Dialect::Flattened, Dialect::Maxwell, Dialect::Canal, Dialect::Plain] {
         bombs.push(Bomb::json("members of another dialect", &types, format!("{{\"type\":\"insert\",\"id\":1{many}}}"), None).dialect(dialect));
         bombs.push(
             Bomb::json("rows of another dialect", &types, format!("{{\"type\":\"insert\",\"data\":{{\"id\":1{many}}}}}"), None).dialect(dialect),

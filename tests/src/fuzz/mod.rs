@@ -155,6 +155,7 @@ targets! {
     flattened: records::flattened(),
     maxwell: records::maxwell(),
     canal: records::canal(),
+    plain: records::plain(),
     record_keys: records::keys(),
     capture_lines: texts::capture_lines(),
     json_scanner: texts::json_scanner(),

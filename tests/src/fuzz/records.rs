@@ -10,14 +10,17 @@ use std::sync::Arc;
 
 use landfall_schemas::change::split_fingerprint;
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::dialect::{Decoded, Decoder, Dialect, Headers, IdBytes, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, Registered};
+use landfall_schemas::dialect::{
+    Decoded, Decoder, Dialect, Headers, IdBytes, KeyFormat, Keyed, NEW_KEY, OLD_KEY, Options, Order, Record, Registered,
+};
 use landfall_schemas::{Change, LogicalType, TableSchema, capture};
 use std::collections::HashSet;
 
 use super::case::Case;
 use super::measure::within;
 use super::{Run, Seen, Target, corpus};
-use crate::cases;
+use crate::dice::Dice;
+use crate::{cases, plain};
 
 /// A topic as a decoder knows it.
 #[derive(Clone)]
@@ -119,7 +122,7 @@ impl Topic {
 
 /// The columns that a record has.
 fn columns(decoder: &mut Decoder, record: &capture::Record) -> Option<Vec<(String, LogicalType)>> {
-    let record = Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: None };
+    let record = Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: None, timestamp: None };
     match decoder.decode(record).ok()? {
         Decoded::Changes(changes) => Some(changes.schema.columns().iter().map(|c| (c.name.clone(), c.ty)).collect()),
         Decoded::Ignored(_) => None,
@@ -129,7 +132,7 @@ fn columns(decoder: &mut Decoder, record: &capture::Record) -> Option<Vec<(Strin
 /// What a record says, with each change as the log holds it: what a source record costs.
 fn say(decoder: &mut Decoder, case: &Case, log: &mut Vec<u8>) -> Said {
     let halves = Halves(case);
-    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves), timestamp: None };
     match decoder.decode(record) {
         Err(reject) => Said::Rejected(reject.code.as_str(), reject.reason),
         Ok(Decoded::Ignored(ignored)) => Said::Ignored(ignored.name()),
@@ -151,7 +154,7 @@ fn say(decoder: &mut Decoder, case: &Case, log: &mut Vec<u8>) -> Said {
 /// Every change goes in and comes out.
 fn round_trip(decoder: &mut Decoder, case: &Case, contracts: &mut HashSet<Fingerprint>) -> Result<(), String> {
     let halves = Halves(case);
-    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves), timestamp: None };
     let Ok(Decoded::Changes(changes)) = decoder.decode(record) else { return Ok(()) };
     readable(changes.schema, changes.fingerprint, contracts)?;
     let mut bytes = Vec::new();
@@ -189,7 +192,7 @@ fn readable(schema: &TableSchema, fingerprint: Fingerprint, contracts: &mut Hash
 
 fn bring(decoder: &mut Decoder, topic: &Topic, case: &Case) {
     let halves = Halves(case);
-    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves) };
+    let record = Record { offset: 7, key: case.part(0), value: case.part(1), headers: Some(&halves), timestamp: None };
     while let Some(id) = decoder.wanted(&record) {
         decoder.bring(id, topic.registry.get(&id).unwrap_or(&Registered::Unknown));
     }
@@ -288,9 +291,46 @@ fn canal_topics() -> Vec<Topic> {
     ["canal-my-ops", "canal-my-types"].iter().flat_map(|file| Topic::of(file, Dialect::Canal)).collect()
 }
 
+/// Rows by themselves: those of a connector, and those that the test of plain topics makes, with keys of each kind.
+fn plain_topics() -> Vec<Topic> {
+    let registry: Arc<BTreeMap<u64, Registered>> = Arc::new(
+        plain::AVRO.map(|(id, text)| (u64::from(id), Registered::Avro { text: text.to_owned(), references: Vec::new() })).into_iter().collect(),
+    );
+    let of = |table: &str, key_format, types: &[(&str, LogicalType)]| {
+        let options = Options {
+            dialect: Dialect::Plain,
+            order: Order::Offset,
+            key_format,
+            primary_key: Some(vec!["id".to_owned()]),
+            types: types.iter().map(|(name, ty)| ((*name).to_owned(), *ty)).collect(),
+            types_are_columns: true,
+            headers: vec![("trace".to_owned(), "x-trace".to_owned())],
+            registry: Some(IdBytes::Four),
+            ..Options::new("t")
+        };
+        let mut dice = Dice::new(7);
+        let record = |n| {
+            let (sent, ..) = plain::record("t", table, n, &mut dice);
+            capture::Record { key: sent.key, value: sent.value, ..capture::Record::default() }
+        };
+        Topic { options, registry: Arc::clone(&registry), records: (0..40).map(record).collect() }
+    };
+    let size = LogicalType::decimal(12, 2).expect("a decimal");
+    let own = [
+        of("users", KeyFormat::Detected, &[("id", LogicalType::Text), ("v", LogicalType::Text), ("size", size)]),
+        of("counters", KeyFormat::Int64, &[("id", LogicalType::Int64), ("v", LogicalType::Text)]),
+        of("readings", KeyFormat::Detected, &[]),
+    ];
+    let rows = flattened_topics().into_iter().map(|topic| {
+        let options = Options { dialect: Dialect::Plain, order: Order::Offset, ..topic.options };
+        Topic { options, ..topic }
+    });
+    rows.chain(own).collect()
+}
+
 /// Keys alone: a null value deletes what its key names.
 fn key_topics() -> Vec<Topic> {
-    let mut topics = [json_topics(), with_schema_topics(), avro_topics(), flattened_topics()].concat();
+    let mut topics = [json_topics(), with_schema_topics(), avro_topics(), flattened_topics(), plain_topics()].concat();
     for record in topics.iter_mut().flat_map(|t| &mut t.records) {
         record.value = None;
         record.headers.clear();
@@ -320,6 +360,10 @@ pub(super) fn maxwell() -> Target {
 
 pub(super) fn canal() -> Target {
     target("canal", || run(canal_topics()), canal_topics())
+}
+
+pub(super) fn plain() -> Target {
+    target("plain", || run(plain_topics()), plain_topics())
 }
 
 pub(super) fn keys() -> Target {

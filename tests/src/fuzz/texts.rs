@@ -175,7 +175,7 @@ pub(super) fn temporals() -> Target {
 /// The text of the value that a record with a text in its column has.
 fn through(decoder: &mut Decoder, ty: LogicalType, text: &str) -> Option<String> {
     let value = format!("{{\"op\":\"c\",\"after\":{{\"id\":1,\"v\":{}}}}}", serde_json::Value::from(text));
-    let record = Record { offset: 0, key: Some(b"{\"id\":1}"), value: Some(value.as_bytes()), headers: None };
+    let record = Record { offset: 0, key: Some(b"{\"id\":1}"), value: Some(value.as_bytes()), headers: None, timestamp: None };
     let Ok(Decoded::Changes(changes)) = decoder.decode(record) else { return None };
     let (_, value) = row::values(changes.schema.columns(), changes.change.change.after?).nth(1)?.ok()?;
     let mut out = String::new();

@@ -18,7 +18,8 @@ pub use crate::quantity::{Duration, Size};
 pub use crate::secret::{SecretText, UrlText};
 pub use kafka::{Kafka, Mechanism, OptionText, Protocol, Registry, Security};
 pub use source::{
-    BinaryHandlingMode, Cdc, ChangeSignal, DecimalHandlingMode, Dialect, Format, Live, LiveKafka, NativeApply, Source, SourceType, Transport,
+    BinaryHandlingMode, Cdc, ChangeSignal, DecimalHandlingMode, Dialect, Format, KeyFormat, Live, LiveKafka, NativeApply, Source, SourceType,
+    Transport,
 };
 pub use store::{Store, StoreType};
 pub use table::{

@@ -144,6 +144,8 @@ pub struct Cdc {
     pub format: Field<Format>,
     /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
     pub bootstrap: Field<String>,
+    /// What the keys of its records are written in. Default: `auto`, each key tells: a registry's frame, JSON, else text.
+    pub key_format: Field<KeyFormat>,
     /// The connector's `binary.handling.mode`: what the text of a column is that is declared as `bytes`. Default: none, such a column is refused where a
     /// schema part calls it a string, and is base64 where there is none.
     pub binary_handling_mode: Field<BinaryHandlingMode>,
@@ -163,6 +165,8 @@ pub enum Dialect {
     Maxwell,
     /// Canal's flat messages, ordered by their offsets.
     Canal,
+    /// Rows of JSON or Avro, ordered by their offsets: a value is an upsert, a null value deletes what its key names.
+    Plain,
 }
 
 impl Dialect {
@@ -173,6 +177,7 @@ impl Dialect {
             Self::Flattened => "flattened",
             Self::Maxwell => "maxwell",
             Self::Canal => "canal",
+            Self::Plain => "plain",
         }
     }
 }
@@ -187,6 +192,24 @@ pub enum Format {
     Json,
     /// Avro in a registry's frame.
     Avro,
+}
+
+/// What keys are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyFormat {
+    /// Avro where a key begins with a registry's frame, JSON where it is JSON, else text: the column of a `primary_key` of one.
+    Auto,
+    /// JSON, with or without a schema part.
+    Json,
+    /// Text, whatever it looks like (`StringSerializer`).
+    String,
+    /// An integer of two bytes (`ShortSerializer`).
+    Short,
+    /// An integer of four bytes (`IntegerSerializer`).
+    Integer,
+    /// An integer of eight bytes (`LongSerializer`).
+    Long,
 }
 
 /// How a connector writes bytes.

@@ -125,6 +125,8 @@ pub struct ColumnRules {
     pub mask: Field<Entries<String>>,
     /// New names of columns in log and replicas, by their names in the source; all else here goes by the latter. Default: none.
     pub rename: Field<Entries<String>>,
+    /// Columns that hold a header of the record, by the header's name; of plain records only. Their type is text unless it is declared. Default: none.
+    pub headers: Field<Entries<String>>,
 }
 
 /// A declared column. Columns that are not declared are taken from the records all the same.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, Mechanism, Protocol, SourceType};
+pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, KeyFormat, Mechanism, Protocol, SourceType};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -134,6 +134,8 @@ pub struct SourcePlan {
     pub dialect: Dialect,
     /// What values are written in; `auto` where nothing is said.
     pub format: Format,
+    /// What keys are written in; `auto` where nothing is said.
+    pub key_format: KeyFormat,
     /// How its connector writes bytes, where that is said.
     pub binary_handling_mode: Option<BinaryHandlingMode>,
     /// How its connector writes decimals, where that is said.
@@ -264,6 +266,8 @@ pub struct ColumnRulesPlan {
     pub exclude: Vec<String>,
     /// New names, by old name.
     pub rename: Vec<(String, String)>,
+    /// Columns that hold a header of the record, and the header's name; of plain records only.
+    pub headers: Vec<(String, String)>,
     /// Columns of which only masks are shown, and the salt of these.
     pub mask: Option<(Vec<String>, Secret)>,
 }

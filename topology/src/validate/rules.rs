@@ -2,7 +2,7 @@
 
 use crate::field::Field;
 use crate::issue::{At, Code, Finding, shown};
-use crate::model::{Columns, Table};
+use crate::model::{Columns, Dialect, Table};
 use crate::nearest::nearest;
 use crate::plan::ColumnRulesPlan;
 
@@ -13,7 +13,7 @@ use super::table::column_name;
 const METHODS: [&str; 1] = ["sha256"];
 
 /// The rules of a table with that key, where it is declared; nothing if one of them cannot be used.
-pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>) -> Option<ColumnRulesPlan> {
+pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>, dialect: Option<Dialect>) -> Option<ColumnRulesPlan> {
     let mut rules = Rules { cx, key: key.unwrap_or_default(), plan: ColumnRulesPlan::default(), masked: Vec::new(), sound: true };
     match table.columns.get() {
         None => {}
@@ -27,7 +27,20 @@ pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>) -
             for (name, new) in map.rename.get().map_or(&[][..], |entries| &entries.0) {
                 rules.rename(name, new);
             }
-            let is_broken = matches!(map.exclude, Field::Broken(_)) || matches!(map.mask, Field::Broken(_)) || matches!(map.rename, Field::Broken(_));
+            for (column, header) in map.headers.get().map_or(&[][..], |entries| &entries.0) {
+                rules.header(column, header);
+            }
+            if let (Some(at), Some(dialect), false) = (map.headers.at(), dialect, rules.plan.headers.is_empty())
+                && dialect != Dialect::Plain
+            {
+                let message = format!("headers are columns of plain records only, and these are {}", dialect.as_str());
+                cx.error(at, Code::BadValue, message, "remove it, or write cdc: { dialect: plain } at the source");
+                rules.sound = false;
+            }
+            let is_broken = matches!(map.headers, Field::Broken(_))
+                || matches!(map.exclude, Field::Broken(_))
+                || matches!(map.mask, Field::Broken(_))
+                || matches!(map.rename, Field::Broken(_));
             rules.sound &= !is_broken;
         }
         Some(Columns::List(columns)) => {
@@ -81,6 +94,15 @@ impl Rules<'_> {
             self.sound = false;
         } else if name != new {
             self.plan.rename.push((name.to_owned(), new.to_owned()));
+        }
+    }
+
+    fn header(&mut self, column: &Field<String>, header: &Field<String>) {
+        let (Some((column, at)), Some((header, _))) = (self.given(column), self.given(header)) else { return };
+        if column_name(self.cx, column, at) {
+            self.plan.headers.push((column.to_owned(), header.to_owned()));
+        } else {
+            self.sound = false;
         }
     }
 

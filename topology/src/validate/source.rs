@@ -3,7 +3,7 @@
 //! A source keeps its place and its model even where its plan failed, so that tables that refer to it are still checked.
 
 use crate::issue::{At, Code, shown};
-use crate::model::{Cdc, Dialect, Format, Source, SourceType};
+use crate::model::{Cdc, Dialect, Format, KeyFormat, Source, SourceType};
 use crate::names;
 use crate::plan::SourcePlan;
 
@@ -22,6 +22,13 @@ pub(crate) struct Known<'f> {
     /// Absent where the type is unreadable.
     pub(crate) kind: Option<SourceType>,
     plan: Option<SourcePlan>,
+}
+
+impl Known<'_> {
+    /// What its records look like, where its plan stands.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        self.plan.as_ref().map(|plan| plan.dialect)
+    }
 }
 
 impl<'f> Sources<'f> {
@@ -70,7 +77,7 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
     }
     let cdc = source.cdc.get();
     if let Some((Format::Avro, at)) = cdc.and_then(|cdc| cdc.format.given())
-        && let Some(dialect) = cdc.and_then(|cdc| cdc.dialect.copied()).filter(|dialect| *dialect != Dialect::Debezium)
+        && let Some(dialect @ (Dialect::Maxwell | Dialect::Canal)) = cdc.and_then(|cdc| cdc.dialect.copied())
     {
         unsupported::not_yet(cx, at, &format!("Avro of dialect {}", dialect.as_str()));
     }
@@ -80,6 +87,7 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         topic_prefix,
         dialect: cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(Dialect::Debezium),
         format: cdc.and_then(|cdc| cdc.format.copied()).unwrap_or(Format::Auto),
+        key_format: cdc.and_then(|cdc| cdc.key_format.copied()).unwrap_or(KeyFormat::Auto),
         binary_handling_mode: cdc.and_then(|cdc| cdc.binary_handling_mode.copied()),
         decimal_handling_mode: cdc.and_then(|cdc| cdc.decimal_handling_mode.copied()),
         epoch: source.epoch.copied(),

@@ -16,7 +16,7 @@ use crate::plan::{LogPlan, Plan, Retention, TablePattern, TablePlan};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
-use super::source::Sources;
+use super::source::{Known, Sources};
 use super::store::Stores;
 use super::topic::Topics;
 use super::{rules, signal, topic, unsupported};
@@ -79,7 +79,8 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     unsupported::table(cx, table);
     let origin = origin(cx, table, at, around);
     let key = key_and_types(cx, table);
-    let rules = rules::resolve(cx, table, key.as_ref().and_then(|(key, _)| key.as_deref()));
+    let dialect = origin.as_ref().and_then(|(source, ..)| around.sources.get(*source)).and_then(Known::dialect);
+    let rules = rules::resolve(cx, table, key.as_ref().and_then(|(key, _)| key.as_deref()), dialect);
     let is_pattern = matches!(origin, Some((_, Topics::Many(_), _)));
     let log = log(cx, table, at, around, is_pattern);
     // Without a legal id the replicas are still checked, as far as they do not need it.

@@ -1,9 +1,9 @@
 //! What the decoder of a source topic is told: the topology's words about table, source and registry in the decoder's terms.
 
-use landfall_schemas::dialect::{self, BinaryStrings, DecimalStrings, Encoding, IdBytes, Options, Order};
+use landfall_schemas::dialect::{self, BinaryStrings, DecimalStrings, Encoding, IdBytes, KeyFormat, Options, Order};
 use landfall_schemas::mask::Mask;
 use landfall_topology::Plan;
-use landfall_topology::plan::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType, TablePlan};
+use landfall_topology::plan::{self as words, BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType, TablePlan};
 
 /// The options of a table whose changes come from a topic of so many partitions.
 pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -> Options {
@@ -30,6 +30,15 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(Format::Json) => Encoding::Json,
         Some(Format::Avro) => Encoding::Avro,
     };
+    options.key_format = match source.map(|s| s.key_format) {
+        None | Some(words::KeyFormat::Auto) => KeyFormat::Detected,
+        Some(words::KeyFormat::Json) => KeyFormat::Json,
+        Some(words::KeyFormat::String) => KeyFormat::Text,
+        Some(words::KeyFormat::Short) => KeyFormat::Int16,
+        Some(words::KeyFormat::Integer) => KeyFormat::Int32,
+        Some(words::KeyFormat::Long) => KeyFormat::Int64,
+    };
+    options.headers = table.rules.headers.clone();
     options.registry = plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
     let kind = source.map(|s| s.kind);
     options.source_table = table.source_table.clone();
@@ -46,13 +55,14 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(Dialect::Flattened) => dialect::Dialect::Flattened,
         Some(Dialect::Maxwell) => dialect::Dialect::Maxwell,
         Some(Dialect::Canal) => dialect::Dialect::Canal,
+        Some(Dialect::Plain) => dialect::Dialect::Plain,
     };
     // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
     let is_plain = kind == Some(SourceType::Kafka) && table.primary_key.is_none();
-    // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages tell none at all.
+    // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages and plain records tell none at all.
     let has_no_place = match options.dialect {
         dialect::Dialect::Maxwell => table.primary_key.is_none(),
-        dialect::Dialect::Canal => true,
+        dialect::Dialect::Canal | dialect::Dialect::Plain => true,
         dialect::Dialect::Debezium | dialect::Dialect::Flattened => false,
     };
     options.order = match (has_no_place, is_plain) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::avro;
 use super::super::canal::{self, Canal};
 use super::super::document::close;
 use super::super::envelope::Envelope;
@@ -9,9 +10,11 @@ use super::super::field::Field;
 use super::super::flattened::Flattened;
 use super::super::maxwell::{self, Maxwell};
 use super::super::plan::{Image, Plan};
+use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::super::{Decoded, Further, Ignored, Record, declared_type, list};
-use super::{Decoder, Planned, Said};
+use super::{Decoder, Planned, Said, ValueSchema};
+use crate::avro::Frame;
 use crate::change::Op;
 use crate::json::{JsonStr, Scanner, Token};
 use crate::table::ColumnSet;
@@ -24,25 +27,31 @@ impl Decoder {
     /// Decodes a row without an envelope.
     pub(super) fn flattened<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
         let key = self.open_key(record.key);
-        let Some(value) = record.value else { return self.tombstone(key) };
-        if value.first() == Some(&0) {
-            let table = &self.options.table;
-            let reason = format!("rows of table {table:?} without an envelope are in a registry's frame, and only JSON is read of them yet");
-            return Err(Reject::new(Code::EncodingUnsupported, reason));
+        let Some((schema, image)) = self.open_row(record.value)? else { return self.tombstone(key) };
+        let Flattened { op, source } = Flattened::parse(&image, self.options.connector)?;
+        let row = Some(image.clone());
+        let envelope = if op == Op::Delete { Envelope::of_row(row, None, source) } else { Envelope::of_row(None, row, source) };
+        self.current = None;
+        self.row(op, &envelope, schema, key?, record)
+    }
+
+    /// A value that is a row, with what its schema describes; `None` for null.
+    pub(super) fn open_row<'a>(&mut self, value: Option<&'a [u8]>) -> Result<Option<(Option<ValueSchema>, Image<'a>)>, Reject> {
+        let Some(value) = value else { return Ok(None) };
+        if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
+            let Frame { id, body } = framed?;
+            let (schema, layout) = self.registry.row(id, &self.options, &mut self.next_id)?;
+            let row = layout.document(body).map_err(|e| avro::invalid("value", e))?;
+            return Ok(row.map(|row| (Some(schema), Image::Avro(row, layout))));
         }
         let mut opened = self.open_value(value)?;
         let token = opened.scanner.value().map_err(|e| Reject::json("value", e))?;
         close(&mut opened, "value")?;
-        let row = match token {
-            Token::Null => return self.tombstone(key),
-            Token::Object(row) => row,
-            _ => return Err(Reject::new(Code::EnvelopeInvalid, "a flattened event is not an object")),
-        };
-        let Flattened { op, source } = Flattened::parse(row, self.options.connector)?;
-        let image = Some(Image::Json(row));
-        let envelope = if op == Op::Delete { Envelope::of_row(image, None, source) } else { Envelope::of_row(None, image, source) };
-        self.current = None;
-        self.row(op, &envelope, opened.schema, key?, record)
+        match token {
+            Token::Null => Ok(None),
+            Token::Object(row) => Ok(Some((opened.schema, Image::Json(row)))),
+            _ => Err(Reject::new(Code::EnvelopeInvalid, "the value is no row: it is not an object")),
+        }
     }
 
     /// Decodes an event of Maxwell.

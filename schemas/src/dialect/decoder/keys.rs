@@ -5,16 +5,22 @@ use std::sync::Arc;
 use super::super::Encoding;
 use super::super::avro::{self, Layout};
 use super::super::connect::Schema;
+use super::super::declared_type;
 use super::super::document::{close, open};
-use super::super::field::{Datum, Field};
+use super::super::field::{Datum, Field, Wire};
 use super::super::plan::{self, Image, KeyShape, KeyTokens, Plan};
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
+use super::super::scalar::{self, KeyFormat};
 use super::{Decoder, KeySchema};
 use crate::avro::{Budget, Frame};
 use crate::json::Token;
 use crate::types::LogicalType;
 use crate::wire::Reader;
+
+fn not_members() -> Reject {
+    Reject::new(Code::KeyMissing, "the record key is not an object of key columns, and no `primary_key` of one column says which it is")
+}
 
 /// A key document: its members, and the shape that says what they mean.
 pub(super) struct KeyDocument<'a> {
@@ -26,6 +32,7 @@ pub(super) struct KeyDocument<'a> {
 pub(super) enum KeyMembers<'a> {
     Json(KeyTokens<'a>),
     Avro(&'a [u8], Arc<Layout>),
+    One(Datum<'a>),
 }
 
 impl KeyDocument<'_> {
@@ -35,6 +42,7 @@ impl KeyDocument<'_> {
         match &self.members {
             KeyMembers::Json(tokens) => tokens[member].map(Datum::Json),
             KeyMembers::Avro(bytes, layout) => layout.member(member, bytes),
+            KeyMembers::One(datum) => (member == 0).then_some(*datum),
         }
     }
 }
@@ -157,7 +165,22 @@ impl Decoder {
     /// Reads a record key; `None` where there is none.
     pub(super) fn open_key<'a>(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<KeyDocument<'a>>, Reject> {
         let Some(bytes) = bytes else { return Ok(None) };
-        if let Some(framed) = Registry::frame(&self.options, Encoding::Detected, bytes, "key") {
+        let encoding = match self.options.key_format {
+            KeyFormat::Detected => Encoding::Detected,
+            KeyFormat::Json => Encoding::Json,
+            format => {
+                let shape = self.scalar_shape()?;
+                let datum = match format.integer(bytes) {
+                    Some(value) => Datum::Integer(value?),
+                    None => {
+                        let text = std::str::from_utf8(bytes).map_err(|e| Reject::json("key", e))?;
+                        Datum::Json(scalar::token(text, shape.fields[0].ty))
+                    }
+                };
+                return Ok(Some(KeyDocument { shape, members: KeyMembers::One(datum) }));
+            }
+        };
+        if let Some(framed) = Registry::frame(&self.options, encoding, bytes, "key") {
             let Frame { id, body } = framed?;
             let (shape, layout) = self.registry.key(id, &self.options, &mut self.next_id)?;
             let mut reader = Reader::new(body);
@@ -165,27 +188,69 @@ impl Decoder {
             passed.map_err(|e| avro::invalid("key", e))?;
             return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
         }
+        // Text that is no JSON is no key of members either.
+        if let (Encoding::Detected, Some(name), true) = (encoding, self.options.scalar_key(), scalar::is_text(bytes)) {
+            let ty = declared_type(&self.options, name).unwrap_or(LogicalType::Json);
+            let text = std::str::from_utf8(bytes).map_err(|e| Reject::json("key", e))?;
+            let (shape, datum) = (self.scalar_shape()?, Datum::Json(scalar::detected(text, ty)));
+            return Ok(Some(KeyDocument { shape, members: KeyMembers::One(datum) }));
+        }
         let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
-            let fields = Schema::parse(text, "key")?.compile(&self.options, false);
+            let schema = Schema::parse(text, "key")?;
             self.next_id += 1;
-            Ok(fields.map(|fields| {
-                let order = (0..fields.len()).collect();
-                Arc::new(KeyShape::new(self.next_id, fields, order))
-            }))
+            let id = self.next_id;
+            Ok(match self.options.scalar_key() {
+                Some(name) if !schema.has_members() => {
+                    let fields = Schema::row_of(vec![schema.named(name)]).compile(&self.options, false);
+                    let field = fields.and_then(|fields| fields.into_iter().next().ok_or_else(not_members));
+                    field.map(|field| Arc::new(KeyShape::scalar(id, field)))
+                }
+                _ => schema.compile(&self.options, false).map(|fields| {
+                    let order = (0..fields.len()).collect();
+                    Arc::new(KeyShape::new(id, fields, order))
+                }),
+            })
         })?;
         let token = opened.scanner.value().map_err(|e| Reject::json("key", e))?;
         close(&mut opened, "key")?;
+        let shape = opened.schema.transpose()?;
         let text = match token {
             Token::Null => return Ok(None),
-            Token::Object(text) => text,
-            _ => return Err(Reject::new(Code::KeyMissing, "the record key is not an object of key columns")),
+            Token::Object(text) if shape.as_ref().is_none_or(|shape| !shape.is_scalar) => text,
+            token => {
+                let shape = match shape {
+                    Some(shape) if shape.is_scalar => shape,
+                    None if self.options.scalar_key().is_some() => self.scalar_shape()?,
+                    _ => return Err(not_members()),
+                };
+                return Ok(Some(KeyDocument { shape, members: KeyMembers::One(Datum::Json(token)) }));
+            }
         };
-        let shape = match opened.schema {
-            Some(shape) => shape?,
-            None => return self.open_bare_key(text).map(Some),
-        };
+        let Some(shape) = shape else { return self.open_bare_key(text).map(Some) };
         let tokens = plan::gather(&shape.fields, text, "key")?;
         Ok(Some(KeyDocument { shape, members: KeyMembers::Json(tokens) }))
+    }
+
+    /// The shape of a key that is one value without a schema; its type is declared, or follows from its format.
+    fn scalar_shape(&mut self) -> KeySchema {
+        if self.scalar_shape.is_none() {
+            self.next_id += 1;
+            let shape = self.options.scalar_key().ok_or_else(not_members).and_then(|name| {
+                let format = self.options.key_format;
+                let ty = declared_type(&self.options, name).or(format.ty()).ok_or_else(|| {
+                    let reason = format!(
+                        "record keys of table {:?} are single values, and no type is declared for column {name:?}; declare it, or say the key's format",
+                        self.options.table
+                    );
+                    Reject::new(Code::TypesMissing, reason)
+                })?;
+                let is_integer = matches!(format, KeyFormat::Int16 | KeyFormat::Int32 | KeyFormat::Int64);
+                let wire = if is_integer { Wire::Integer } else { self.options.any() };
+                Ok(Arc::new(KeyShape::scalar(self.next_id, Field::new(name.to_owned(), Some(wire), ty, false))))
+            });
+            self.scalar_shape = Some(shape);
+        }
+        self.scalar_shape.clone().unwrap_or_else(|| Err(not_members()))
     }
 
     /// Reads a key without a schema part. Its columns are ordered as they were declared, however they stand in the record (case KEY-03).

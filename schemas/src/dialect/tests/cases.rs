@@ -375,7 +375,7 @@ fn case_del_01_02_03_deletes_and_tombstones() {
     let deleted = one(&mut decoder, "{\"id\":7}", r#"{"op":"d","before":{"id":7,"org":0,"name":""},"after":null}"#).expect("deleted");
     assert_eq!((deleted.op, deleted.before.as_ref(), deleted.sequence.is_some()), (Op::Delete, None, true));
     for value in [None, Some("null"), Some(r#"{"schema":null,"payload":null}"#)] {
-        let record = Record { offset: 3, key: Some(b"{\"id\":7}"), value: value.map(str::as_bytes), headers: None };
+        let record = Record { offset: 3, key: Some(b"{\"id\":7}"), value: value.map(str::as_bytes), headers: None, timestamp: None };
         let said = say(&mut decoder, record).expect("a tombstone");
         assert_eq!((said[0].op, &said[0].sequence, &said[0].key), (Op::Delete, &None, &deleted.key), "{value:?}");
     }
@@ -390,6 +390,7 @@ fn case_pkc_02_an_unsplit_key_change_is_two_changes() {
         key: Some(b"{\"id\":2}"),
         value: Some(br#"{"op":"u","before":{"id":1,"v":"a"},"after":{"id":2,"v":"a"}}"#),
         headers: None,
+        timestamp: None,
     };
     let said = say(&mut decoder, record).expect("decodes");
     assert_eq!(said.iter().map(|s| (s.op, s.key_values[0].as_str())).collect::<Vec<_>>(), [(Op::Delete, "1"), (Op::Update, "2")]);
@@ -415,7 +416,7 @@ fn other_key(types: &[(&str, &str)], key: &str, op: &str, header: &One) -> Optio
     let row = key.replace('}', ",\"v\":\"a\"}");
     let (before, after) = if op == "d" { (row.as_str(), "null") } else { ("null", row.as_str()) };
     let value = format!(r#"{{"op":"{op}","before":{before},"after":{after},"source":{{"connector":"postgresql","lsn":5}}}}"#);
-    let record = Record { offset: 0, key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: Some(header) };
+    let record = Record { offset: 0, key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: Some(header), timestamp: None };
     match decoder.decode(record) {
         Ok(Decoded::Changes(changes)) => changes.change.change.other_key.map(<[u8]>::to_vec),
         other => panic!("{other:?}"),
@@ -444,7 +445,7 @@ fn case_pkc_02_both_halves_of_an_unsplit_key_change_name_each_other() {
     let types = [("id", "int32"), ("v", "text")].map(|(n, t)| (n.to_owned(), t.parse().expect(t))).to_vec();
     let mut decoder = Decoder::new(Options { types, ..Options::new("t") });
     let value = br#"{"op":"u","before":{"id":1,"v":"a"},"after":{"id":2,"v":"a"},"source":{"connector":"postgresql","lsn":5}}"#;
-    let record = Record { offset: 5, key: Some(b"{\"id\":2}"), value: Some(value), headers: None };
+    let record = Record { offset: 5, key: Some(b"{\"id\":2}"), value: Some(value), headers: None, timestamp: None };
     let Ok(Decoded::Changes(changes)) = decoder.decode(record) else { panic!("an update") };
     let (left, came) = (changes.moved().expect("the key changed").change, &changes.change.change);
     assert_eq!((left.op, left.key, left.other_key), (Op::Delete, came.other_key, came.key));
@@ -497,13 +498,14 @@ fn a_key_of_the_options_own_choosing() {
         key: Some(b"{\"id\":1}"),
         value: Some(br#"{"op":"u","before":{"id":1,"email":"a","v":1},"after":{"id":1,"email":"b","v":1}}"#),
         headers: None,
+        timestamp: None,
     };
     let moved = say(&mut decoder, record).expect("moved");
     assert_eq!(moved.iter().map(|s| (s.op, s.key_values[0].as_str())).collect::<Vec<_>>(), [(Op::Delete, "a"), (Op::Update, "b")]);
     let deleted = one(&mut decoder, "{\"id\":1}", r#"{"op":"d","before":{"id":1,"email":"b","v":1},"after":null}"#).expect("deleted");
     assert_eq!(deleted.key_values, ["b"]);
     let mut code = |value: Option<&str>| {
-        say(&mut decoder, Record { offset: 0, key: Some(b"{\"id\":1}"), value: value.map(str::as_bytes), headers: None })
+        say(&mut decoder, Record { offset: 0, key: Some(b"{\"id\":1}"), value: value.map(str::as_bytes), headers: None, timestamp: None })
             .map_err(|r| r.code)
             .map(drop)
     };
@@ -591,7 +593,7 @@ fn schemas_that_make_no_table_stop_it_by_name() {
 fn what_is_no_event_at_all() {
     let mut decoder = declared(&[("id", "int32")]);
     let mut code = |key: &[u8], value: &[u8]| {
-        say(&mut decoder, Record { offset: 0, key: Some(key), value: Some(value), headers: None }).map_err(|r| r.code).map(drop)
+        say(&mut decoder, Record { offset: 0, key: Some(key), value: Some(value), headers: None, timestamp: None }).map_err(|r| r.code).map(drop)
     };
     assert_eq!(code(b"{\"id\":1}", b"hello"), Err(Code::JsonInvalid));
     assert_eq!(code(b"{\"id\":1}", b""), Err(Code::JsonInvalid));

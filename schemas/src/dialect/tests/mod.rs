@@ -5,6 +5,7 @@
 mod avro;
 mod cases;
 mod golden;
+mod plain;
 mod shapes;
 
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ fn bring(decoder: &mut Decoder, registry: &BTreeMap<u64, Registered>, record: &R
 }
 
 fn input(record: &capture::Record) -> Record<'_> {
-    Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record) }
+    Record { offset: record.offset, key: record.key.as_deref(), value: record.value.as_deref(), headers: Some(record), timestamp: None }
 }
 
 /// A decoded change that owns what it says, as text.
