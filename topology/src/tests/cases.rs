@@ -122,8 +122,10 @@ const CASES: &[Case] = cases! {
         ("topology.bad_value", "kafka.registry.url", "\"r:8081");
     "a registry's address with a query": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1/?token=x\" }";
         ("topology.bad_value", "kafka.registry.url", "\"https");
-    "Avro without an envelope": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: flattened, format: avro }";
+    "Avro of a dialect of JSON": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: maxwell, format: avro }";
         ("topology.not_supported_yet", "sources[0].cdc.format", "avro");
+    "Protobuf of a dialect of JSON": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: canal, format: protobuf }";
+        ("topology.not_supported_yet", "sources[0].cdc.format", "protobuf");
     "ids of an odd width": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1\", id_bytes: 5 }";
         ("topology.bad_value", "kafka.registry.id_bytes", "5");
     "a column without a name": "    replicas:" => "    columns: [{ type: int32 }]\n    replicas:";

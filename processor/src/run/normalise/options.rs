@@ -29,6 +29,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         None | Some(Format::Auto) => Encoding::Detected,
         Some(Format::Json) => Encoding::Json,
         Some(Format::Avro) => Encoding::Avro,
+        Some(Format::Protobuf) => Encoding::Protobuf,
     };
     options.registry = plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
     let kind = source.map(|s| s.kind);

@@ -9,9 +9,11 @@ use super::super::field::Field;
 use super::super::flattened::Flattened;
 use super::super::maxwell::{self, Maxwell};
 use super::super::plan::{Image, Plan};
+use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::super::{Decoded, Further, Ignored, Record, declared_type, list};
-use super::{Decoder, Planned, Said};
+use super::keys::KeyDocument;
+use super::{Decoder, Planned, Said, ValueSchema};
 use crate::change::Op;
 use crate::json::{JsonStr, Scanner, Token};
 use crate::table::ColumnSet;
@@ -25,10 +27,11 @@ impl Decoder {
     pub(super) fn flattened<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
         let key = self.open_key(record.key);
         let Some(value) = record.value else { return self.tombstone(key) };
-        if value.first() == Some(&0) {
-            let table = &self.options.table;
-            let reason = format!("rows of table {table:?} without an envelope are in a registry's frame, and only JSON is read of them yet");
-            return Err(Reject::new(Code::EncodingUnsupported, reason));
+        if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
+            let mut framed = framed?;
+            let (schema, layouts) = self.registry.value(&mut framed, &self.options, &mut self.next_id)?;
+            let (flattened, image) = layouts.flattened(framed.body, &mut self.slots, self.options.connector)?;
+            return self.flattened_row(flattened, image, Some(schema), key?, record);
         }
         let mut opened = self.open_value(value)?;
         let token = opened.scanner.value().map_err(|e| Reject::json("value", e))?;
@@ -38,11 +41,22 @@ impl Decoder {
             Token::Object(row) => row,
             _ => return Err(Reject::new(Code::EnvelopeInvalid, "a flattened event is not an object")),
         };
-        let Flattened { op, source } = Flattened::parse(row, self.options.connector)?;
-        let image = Some(Image::Json(row));
+        let flattened = Flattened::parse(row, self.options.connector)?;
+        self.flattened_row(flattened, Some(Image::Json(row)), opened.schema, key?, record)
+    }
+
+    /// The change of a row without an envelope.
+    fn flattened_row<'d>(
+        &'d mut self,
+        Flattened { op, source }: Flattened<'d>,
+        image: Option<Image<'d>>,
+        schema: Option<ValueSchema>,
+        key: Option<KeyDocument<'d>>,
+        record: &Record<'d>,
+    ) -> Result<Decoded<'d>, Reject> {
         let envelope = if op == Op::Delete { Envelope::of_row(image, None, source) } else { Envelope::of_row(None, image, source) };
         self.current = None;
-        self.row(op, &envelope, opened.schema, key?, record)
+        self.row(op, &envelope, schema, key, record)
     }
 
     /// Decodes an event of Maxwell.

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::super::Encoding;
-use super::super::avro::{self, Layout};
 use super::super::connect::Schema;
 use super::super::document::{close, open};
 use super::super::field::{Datum, Field};
+use super::super::layout::Layout;
 use super::super::plan::{self, Image, KeyShape, KeyTokens, Plan};
+use super::super::protobuf::Slot;
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::{Decoder, KeySchema};
-use crate::avro::{Budget, Frame};
+use crate::avro::Budget;
 use crate::json::Token;
 use crate::types::LogicalType;
 use crate::wire::Reader;
@@ -25,7 +28,8 @@ pub(super) struct KeyDocument<'a> {
 /// The members of a key, as they lie in their record.
 pub(super) enum KeyMembers<'a> {
     Json(KeyTokens<'a>),
-    Avro(&'a [u8], Arc<Layout>),
+    /// The bytes of a registered record, how they lie, and where, if they are not in order.
+    Registered(&'a [u8], Arc<Layout>, SmallVec<[Slot; 4]>),
 }
 
 impl KeyDocument<'_> {
@@ -34,7 +38,7 @@ impl KeyDocument<'_> {
     pub(super) fn member(&self, member: usize) -> Option<Datum<'_>> {
         match &self.members {
             KeyMembers::Json(tokens) => tokens[member].map(Datum::Json),
-            KeyMembers::Avro(bytes, layout) => layout.member(member, bytes),
+            KeyMembers::Registered(bytes, layout, slots) => layout.member(member, bytes, slots),
         }
     }
 }
@@ -158,12 +162,13 @@ impl Decoder {
     pub(super) fn open_key<'a>(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<KeyDocument<'a>>, Reject> {
         let Some(bytes) = bytes else { return Ok(None) };
         if let Some(framed) = Registry::frame(&self.options, Encoding::Detected, bytes, "key") {
-            let Frame { id, body } = framed?;
-            let (shape, layout) = self.registry.key(id, &self.options, &mut self.next_id)?;
-            let mut reader = Reader::new(body);
-            let passed = layout.pass(&mut reader, &mut Budget::of(body.len())).and_then(|()| reader.finish());
-            passed.map_err(|e| avro::invalid("key", e))?;
-            return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
+            let mut framed = framed?;
+            let (shape, layout) = self.registry.key(&mut framed, &self.options, &mut self.next_id)?;
+            let mut reader = Reader::new(framed.body);
+            let mut slots = SmallVec::new();
+            let passed = layout.check(&mut reader, &mut Budget::of(framed.body.len()), &mut slots).and_then(|()| reader.finish());
+            passed.map_err(|e| layout.invalid("key", e))?;
+            return Ok(Some(KeyDocument { shape, members: KeyMembers::Registered(framed.body, layout, slots) }));
         }
         let mut opened = open(bytes, "key", &mut self.key_schemas, |text| {
             let fields = Schema::parse(text, "key")?.compile(&self.options, false);
