@@ -56,12 +56,15 @@ impl Client {
             Err(error) => return Err(reason(&error)),
         };
         let kind = match found.schema_type {
-            SchemaType::Avro => {
+            SchemaType::Avro | SchemaType::Protobuf => {
                 let mut references = Vec::new();
                 self.follow(&found.references, &mut references, 0)?;
-                return Ok(Registered::Avro { text: found.schema, references });
+                let text = found.schema;
+                return Ok(match found.schema_type {
+                    SchemaType::Avro => Registered::Avro { text, references },
+                    _ => Registered::Protobuf { text, references },
+                });
             }
-            SchemaType::Protobuf => "PROTOBUF".to_owned(),
             SchemaType::Json => "JSON".to_owned(),
             SchemaType::Other(other) => other,
             other => format!("{other:?}"),

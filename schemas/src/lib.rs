@@ -14,6 +14,7 @@ pub mod dialect;
 pub mod json;
 pub mod key;
 pub mod mask;
+pub mod protobuf;
 pub mod provenance;
 pub mod row;
 pub mod sequence;

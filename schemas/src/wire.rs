@@ -20,6 +20,18 @@ pub enum WireError {
     /// Bytes left over behind the last value.
     #[error("bytes are left over behind the last value")]
     Trailing,
+    /// A group of Protobuf, which has no length.
+    #[error("it has a group, which is not read")]
+    Group,
+    /// A field of Protobuf whose bytes are of another kind than its type.
+    #[error("a field is not of the kind that its type is written as")]
+    Kind,
+    /// A message within a message that stands there twice.
+    #[error("a message is there twice")]
+    Twice,
+    /// A required field of Protobuf that is absent.
+    #[error("a required field is absent")]
+    Missing,
 }
 
 /// Appends a zigzag varint, as Avro writes `int` and `long`.

@@ -27,7 +27,7 @@ A record is one line of JSON: topic, partition, offset, and key and value as tex
 Examples:
   landfall convert < records.jsonl
   landfall convert --types 'id=int64,total=decimal(12,2)' --key id records.jsonl
-  landfall convert --registry http://localhost:8081 avro.jsonl
+  landfall convert --registry http://localhost:8081 registered.jsonl
   zcat records.jsonl.gz | landfall convert | jq .after";
 
 /// Arguments of `convert`.
@@ -46,7 +46,7 @@ pub struct Arguments {
     /// Key columns, instead of those of the record key
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub key: Vec<String>,
-    /// Schema registry of records in Avro
+    /// Schema registry of records in Avro or Protobuf
     #[arg(long, value_name = "URL")]
     pub registry: Option<String>,
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::connect::Schema as Connect;
 use super::field::Datum;
-use super::reject::{Code, Fault, Reject};
+use super::layout::Top;
+use super::reject::Fault;
 use crate::avro::{Budget, Kind, Member, NodeId, Schema};
 use crate::wire::{Reader, WireError};
 
@@ -18,12 +19,12 @@ use crate::wire::{Reader, WireError};
 pub(super) struct Layout {
     schema: Arc<Schema>,
     /// The members.
-    pub(super) members: Vec<Take>,
+    members: Vec<Take>,
 }
 
 /// How one member is taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Take {
+struct Take {
     /// Index of null, where the type is a union with it.
     null: Option<i64>,
     node: NodeId,
@@ -62,46 +63,40 @@ impl Layout {
         Self { schema: Arc::clone(schema), members: vec![Take::of(schema, schema.root())] }
     }
 
-    /// Takes the next value; the symbol of an enum by its index.
+    /// Hands over the members of the record that stands next, in their order; the symbol of an enum by its index.
     #[inline]
-    pub(super) fn take<'a>(&self, take: &Take, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
-        take.take(&self.schema, reader, budget)
+    pub(super) fn each<'a, E>(
+        &self,
+        reader: &mut Reader<'a>,
+        budget: &mut Budget,
+        wire: impl Fn(WireError) -> E,
+        mut give: impl FnMut(usize, Datum<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (member, take) in self.members.iter().enumerate() {
+            give(member, take.take(&self.schema, reader, budget).map_err(&wire)?)?;
+        }
+        Ok(())
+    }
+
+    /// Whether values of it are symbols, whose text only the schema has.
+    pub(super) fn has_symbols(&self) -> bool {
+        self.members.iter().any(|take| take.how == How::Symbol)
     }
 
     /// The text of a symbol, the elements of an array; anything else as it is.
     #[inline]
-    pub(super) fn named<'a>(&'a self, take: &Take, datum: Datum<'a>) -> Result<Datum<'a>, WireError> {
+    pub(super) fn named<'a>(&'a self, member: usize, datum: Datum<'a>) -> Result<Datum<'a>, WireError> {
+        if !matches!(datum, Datum::Blocks(_) | Datum::Symbol(_)) {
+            return Ok(datum);
+        }
+        let take = self.members.get(member).ok_or(WireError::Index)?;
         if let Datum::Blocks(blocks) = datum {
             let Kind::Array(item) = self.schema.node(take.node).kind else { return Err(WireError::Index) };
-            return Ok(Datum::Items(Items { schema: &self.schema, take: Take::of(&self.schema, item), blocks }));
+            return Ok(Datum::Items(super::layout::Items::Avro(Items { schema: &self.schema, take: Take::of(&self.schema, item), blocks })));
         }
         let Datum::Symbol(symbol) = datum else { return Ok(datum) };
         let Kind::Enum(symbols) = &self.schema.node(take.node).kind else { return Err(WireError::Index) };
         symbols.get(symbol).map(|text| Datum::Text(text)).ok_or(WireError::Index)
-    }
-
-    /// The bytes of a record that is a whole document, and that may be null in its place; they have been passed over, to the last.
-    pub(super) fn document<'a>(&self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, WireError> {
-        let (mut reader, mut budget) = (Reader::new(bytes), Budget::of(bytes.len()));
-        if !Take::of(&self.schema, self.schema.root()).is_present(&mut reader)? {
-            return reader.finish().map(|()| None);
-        }
-        let record = reader.rest();
-        self.pass(&mut reader, &mut budget)?;
-        reader.finish().map(|()| Some(record))
-    }
-
-    /// Hands over the members of a document whose names begin so, with the rest of their names; its bytes have been passed over before.
-    pub(super) fn prefixed<'a>(&self, bytes: &'a [u8], prefix: &str, mut give: impl FnMut(&str, Datum<'a>)) -> Result<(), WireError> {
-        let (mut reader, mut budget) = (Reader::new(bytes), Budget::of(bytes.len()));
-        let members = self.schema.record(self.schema.root()).unwrap_or_default();
-        for (member, take) in members.iter().zip(&self.members) {
-            match member.name.strip_prefix(prefix) {
-                Some(name) => give(name, self.take(take, &mut reader, &mut budget)?),
-                None => take.pass(&self.schema, &mut reader, &mut budget)?,
-            }
-        }
-        Ok(())
     }
 
     /// Passes over all members.
@@ -115,8 +110,44 @@ impl Layout {
         for take in self.members.get(..member)? {
             take.pass(&self.schema, &mut reader, &mut budget).ok()?;
         }
-        let take = self.members.get(member)?;
-        self.named(take, self.take(take, &mut reader, &mut budget).ok()?).ok()
+        let datum = self.members.get(member)?.take(&self.schema, &mut reader, &mut budget).ok()?;
+        self.named(member, datum).ok()
+    }
+}
+
+/// The members of the outermost record, which lie one behind the other.
+#[derive(Debug)]
+pub(super) struct Members<'l, 'r, 'a> {
+    pub(super) layout: &'l Layout,
+    pub(super) reader: &'r mut Reader<'a>,
+    pub(super) budget: &'r mut Budget,
+}
+
+impl<'a> Top<'a> for Members<'_, '_, 'a> {
+    #[inline]
+    fn datum(&mut self, member: usize) -> Result<Datum<'a>, WireError> {
+        let take = self.layout.members.get(member).ok_or(WireError::Index)?;
+        take.take(&self.layout.schema, self.reader, self.budget)
+    }
+
+    #[inline]
+    fn record<E>(
+        &mut self,
+        member: usize,
+        wire: impl Fn(WireError) -> E,
+        read: impl FnOnce(&mut Reader<'a>, &mut Budget) -> Result<bool, E>,
+        pass: impl FnOnce(&mut Reader<'a>, &mut Budget) -> Result<(), WireError>,
+    ) -> Result<Option<&'a [u8]>, E> {
+        let take = self.layout.members.get(member).ok_or_else(|| wire(WireError::Index))?;
+        if !take.is_present(self.reader).map_err(&wire)? {
+            return Ok(None);
+        }
+        let start = *self.reader;
+        if !read(self.reader, self.budget)? {
+            *self.reader = start;
+            pass(self.reader, self.budget).map_err(&wire)?;
+        }
+        Ok(Some(&start.rest()[..start.rest().len() - self.reader.rest().len()]))
     }
 }
 
@@ -170,14 +201,9 @@ impl Take {
         Self { null: null.map(|n| n as i64), node, how }
     }
 
-    /// Whether its values are symbols, whose text only the schema has.
-    pub(super) fn is_symbol(&self) -> bool {
-        self.how == How::Symbol
-    }
-
     /// Whether a value follows: false for null.
     #[inline]
-    pub(super) fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
+    fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
         let Some(null) = self.null else { return Ok(true) };
         match reader.long()? {
             branch if branch == null => Ok(false),
@@ -219,7 +245,7 @@ impl Take {
     }
 
     /// Passes over the value.
-    pub(super) fn pass(&self, schema: &Schema, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
+    fn pass(&self, schema: &Schema, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
         if self.is_present(reader)? { schema.skip(self.node, reader, budget) } else { Ok(()) }
     }
 }
@@ -323,9 +349,4 @@ pub(super) fn has_spans(schema: &Schema) -> bool {
     let source = schema.record(schema.root()).and_then(|members| members.iter().find(|m| m.name == "source"));
     let node = source.and_then(|m| schema.optional(m.node)).map(|(_, id)| schema.node(id));
     node.and_then(|node| node.connect_name.as_deref()).is_some_and(super::connect::has_spans)
-}
-
-/// A record that does not fit its schema.
-pub(super) fn invalid(part: &str, error: WireError) -> Reject {
-    Reject::new(Code::AvroInvalid, format!("the {part} does not fit its registered schema: {error}"))
 }

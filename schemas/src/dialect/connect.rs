@@ -20,8 +20,8 @@ const POSTGRES_SCALE_MODULUS: i32 = 2048;
 /// The greatest scale that a Postgres column declares.
 const POSTGRES_SCALE_MAX: i32 = 1000;
 
-/// What an array of Avro is called here: its elements are no tokens of JSON.
-const AVRO_ARRAY: &str = "array of Avro";
+/// What an array of a registered record is called here: its elements are no tokens of JSON.
+const REGISTERED_ARRAY: &str = "array of elements";
 
 /// The scale that stands for none.
 const ORACLE_NO_SCALE: i32 = 127;
@@ -44,6 +44,9 @@ pub(super) struct Schema<'a> {
     items: Option<Box<Schema<'a>>>,
     #[serde(borrow, default)]
     parameters: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    /// Whether its writer left semantic names out.
+    #[serde(skip)]
+    is_bare: bool,
 }
 
 impl<'a> Schema<'a> {
@@ -72,13 +75,28 @@ impl<'a> Schema<'a> {
             fields: None,
             items: None,
             parameters: Some(parameters),
+            is_bare: false,
         }
+    }
+
+    /// The same, by a writer that leaves semantic names out: what a primitive means is not told, so it may be declared.
+    pub(super) fn bare(self) -> Self {
+        Self { is_bare: true, ..self }
     }
 
     /// An array of such columns.
     pub(super) fn array_of(field: &'a str, items: Self, optional: bool) -> Self {
         let items = Some(Box::new(items));
-        Self { r#type: AVRO_ARRAY.into(), name: None, optional, field: Some(field.into()), fields: None, items, parameters: None }
+        Self {
+            r#type: REGISTERED_ARRAY.into(),
+            name: None,
+            optional,
+            field: Some(field.into()),
+            fields: None,
+            items,
+            parameters: None,
+            is_bare: false,
+        }
     }
 
     /// The same, under the name of a column.
@@ -93,7 +111,16 @@ impl<'a> Schema<'a> {
 
     /// A row of such columns.
     pub(super) fn row_of(columns: Vec<Self>) -> Self {
-        Self { r#type: "struct".into(), name: None, optional: false, field: None, fields: Some(columns), items: None, parameters: None }
+        Self {
+            r#type: "struct".into(),
+            name: None,
+            optional: false,
+            field: None,
+            fields: Some(columns),
+            items: None,
+            parameters: None,
+            is_bare: false,
+        }
     }
 
     /// The fields of a struct.
@@ -202,6 +229,10 @@ impl<'a> Schema<'a> {
             ("io.debezium.time.ZonedTimestamp", "string") => Some((Wire::Iso, LogicalType::TimestampTz { digits: 6 })),
             ("io.debezium.time.Year", "int32") => Some((Wire::Integer, LogicalType::Int32)),
             ("org.apache.kafka.connect.data.Decimal", "bytes") => self.decimal(),
+            // In Protobuf each value tells its scale, whether the column has one or not.
+            ("org.apache.kafka.connect.data.Decimal", "struct") => {
+                Some((Wire::VariableDecimal, self.decimal().map_or(LogicalType::Numeric, |(_, ty)| ty)))
+            }
             ("io.debezium.data.VariableScaleDecimal", "struct") => Some((Wire::VariableDecimal, LogicalType::Numeric)),
             ("io.debezium.data.Json", "string") => Some((Wire::Json, LogicalType::Json)),
             ("io.debezium.data.Uuid", "string") => Some((Wire::Uuid, LogicalType::Uuid)),
@@ -240,6 +271,12 @@ impl<'a> Schema<'a> {
                 Some((Wire::Wrapped, LogicalType::UInt64))
             }
             "int64" => integer(LogicalType::Int64, LogicalType::UInt32),
+            "uint32" => Some((Wire::Integer, LogicalType::UInt32)),
+            "uint64" => Some((Wire::Wrapped, LogicalType::UInt64)),
+            // What Connect's converter makes of its own timestamps, dates and times, none of which has a zone.
+            "google.protobuf.Timestamp" => Some((Wire::Timestamp { per_second: NANOS }, LogicalType::Timestamp { digits: 6 })),
+            "google.type.Date" => Some((Wire::Days, LogicalType::Date)),
+            "google.type.TimeOfDay" => Some((Wire::Time { per_second: NANOS }, LogicalType::Time { digits: 6 })),
             "float" | "float32" => Some((Wire::Float32, LogicalType::Float32)),
             "double" | "float64" => Some((Wire::Float64, LogicalType::Float64)),
             "string" if ["NUMERIC", "DECIMAL", "NUMBER"].iter().any(|t| source_type.starts_with(t)) => {
@@ -247,7 +284,7 @@ impl<'a> Schema<'a> {
             }
             "string" => Some((Wire::Text, LogicalType::Text)),
             "bytes" => Some((Wire::Bytes(BinaryStrings::Base64), LogicalType::Bytes)),
-            "array" | AVRO_ARRAY => {
+            "array" | REGISTERED_ARRAY => {
                 let (wire, ty) = self.items.as_ref()?.natural()?;
                 // A string of bits takes more than what carries it, which an array would multiply.
                 let element = ty.element().filter(|element| !matches!(element, ElementType::Bits { .. }))?;
@@ -293,6 +330,11 @@ impl<'a> Schema<'a> {
         if ty == declared {
             return Some(wire);
         }
+        if self.is_bare
+            && let Some(wire) = bare(wire, &self.r#type, declared)
+        {
+            return Some(wire);
+        }
         match (wire, declared) {
             // Of Avro's arrays there is no text that a document could keep.
             (Wire::Array(_), LogicalType::Json) if self.r#type == "array" => Some(any),
@@ -332,6 +374,28 @@ impl<'a> Schema<'a> {
             (_, LogicalType::Text) if is_text => Some(Wire::Text),
             _ => None,
         }
+    }
+}
+
+/// How a primitive whose meaning is not told is read as a declared type: an integer in the unit of the type's digits, as without a schema part.
+fn bare(wire: Wire, primitive: &str, declared: LogicalType) -> Option<Wire> {
+    let unit = |digits: u8| match digits {
+        0..=3 => MILLIS,
+        4..=6 => MICROS,
+        _ => NANOS,
+    };
+    match (wire, primitive, declared) {
+        (Wire::Integer, "int32", LogicalType::Date) => Some(Wire::Days),
+        (Wire::Integer, "int32" | "int64", LogicalType::Time { digits } | LogicalType::Duration { digits }) => {
+            Some(Wire::Time { per_second: unit(digits) })
+        }
+        (Wire::Integer, "int64", LogicalType::Timestamp { digits } | LogicalType::TimestampTz { digits }) => {
+            Some(Wire::Timestamp { per_second: unit(digits) })
+        }
+        (Wire::Timestamp { .. }, _, LogicalType::TimestampTz { .. }) => Some(wire),
+        (Wire::Integer, "int64", LogicalType::UInt64) => Some(Wire::Wrapped),
+        (Wire::Bytes(_), "bytes", LogicalType::Bits { .. }) => Some(Wire::Bits),
+        _ => None,
     }
 }
 

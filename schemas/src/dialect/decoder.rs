@@ -6,11 +6,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::avro;
 use super::document::{Seen, close};
 use super::envelope::{Envelope, Kind};
 use super::field::{Field, Placeholder};
 use super::plan::{Fit, Key, KeyShape, Plan, Recent, Row, Writer};
+use super::protobuf::Slot;
 use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
 use super::source::Number;
@@ -83,6 +83,8 @@ pub struct Decoder {
     /// The contract of marks.
     marks: (Arc<TableSchema>, Fingerprint),
     sequence: Sequence,
+    /// Where the fields of a registered source block lie.
+    slots: Vec<Slot>,
     key: Key,
     former_key: Key,
     after: Row,
@@ -117,6 +119,7 @@ impl Decoder {
             current: None,
             marks,
             sequence: Sequence::default(),
+            slots: Vec::new(),
             key: Key::default(),
             former_key: Key::default(),
             after: Row::default(),
@@ -169,21 +172,21 @@ impl Decoder {
     /// Decodes a record whose value names a registered schema.
     fn registered<'d>(
         &'d mut self,
-        framed: Frame<'d>,
+        mut framed: Frame<'d>,
         key: Result<Option<KeyDocument<'d>>, Reject>,
         record: &Record<'d>,
     ) -> Result<Decoded<'d>, Reject> {
-        let (schema, layouts) = self.registry.value(framed.id, &self.options, &mut self.next_id)?;
+        let (schema, layouts) = self.registry.value(&mut framed, &self.options, &mut self.next_id)?;
         self.current = self.guess(Some(&schema), &key);
         let row = layouts.row();
         let (mut reader, mut budget) = (Reader::new(framed.body), Budget::of(framed.body.len()));
         let mut is_written = false;
-        let envelope = Envelope::parse_avro(&layouts, &mut reader, &mut budget, |reader, budget| {
+        let envelope = Envelope::parse_registered(&layouts, &mut reader, &mut budget, &mut self.slots, |reader, budget| {
             let (Some(plan), Some(row)) = (&self.current, row) else { return false };
-            is_written = self.after.write_avro(plan, row, reader, budget, &mut self.writer).is_ok();
+            is_written = self.after.write_registered(plan, row, reader, budget, &mut self.writer).is_ok();
             is_written
         })?;
-        reader.finish().map_err(|e| avro::invalid("value", e))?;
+        reader.finish().map_err(|e| layouts.top.invalid("value", e))?;
         self.event(&envelope, is_written, Some(schema), key, record)
     }
 
@@ -214,10 +217,10 @@ impl Decoder {
         named(self.options.encoding, record.value).filter(lacks).or_else(|| named(Encoding::Detected, record.key).filter(lacks))
     }
 
-    /// What a record's value is written in, for people: `avro` or `json`; `None` where there is no value.
+    /// What a record's value is written in, for people: `avro`, `protobuf` or `json`; `None` where there is no value.
     pub fn format(&self, record: &Record<'_>) -> Option<&'static str> {
         let framed = Registry::frame(&self.options, self.options.encoding, record.value?, "value");
-        Some(if framed.is_some() { "avro" } else { "json" })
+        Some(framed.map_or("json", |framed| self.registry.format(self.options.encoding, framed.ok().map(|f| f.id))))
     }
 
     /// How many values had a fraction of a second that was finer than their type's micros, since this was asked last.

@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 
-use super::Ignored;
-use super::avro::{self, Layout, Take};
 use super::field::Datum;
+use super::flattened::{self, Adding, Flattened};
+use super::layout::{Layout, RecordId, Schema, Top};
 use super::members::{self, Members};
 use super::plan::Image;
+use super::protobuf::Slot;
 use super::reject::{Code, Reject};
 use super::source::{self, Source};
-use crate::avro::{Budget, NodeId, Schema};
+use super::{Ignored, avro, protobuf};
+use crate::avro::Budget;
 use crate::change::Op;
 use crate::json::{JsonStr, Scanner, Token};
-use crate::wire::Reader;
+use crate::wire::{Reader, WireError};
 
 /// The members of a payload that matter, borrowed.
 #[derive(Debug, Default)]
@@ -65,16 +67,21 @@ const MEMBERS: &[(&str, Member)] = &[
     ("\"historyRecord\":", Member::SchemaChange),
 ];
 
-/// How an envelope of Avro lies.
+/// How a registered envelope lies.
 #[derive(Debug)]
 pub(super) struct Layouts {
-    top: Layout,
-    steps: Vec<(Member, Take)>,
+    /// That of the envelope itself.
+    pub(super) top: Layout,
+    steps: Vec<Member>,
     /// That of `before` and `after`.
     row: Option<Arc<Layout>>,
     source: Option<(Layout, Vec<source::Member>)>,
     /// With, for each member, whether it is the order (true) or the id (false).
     transaction: Option<(Layout, Vec<Option<bool>>)>,
+    /// Of a row without an envelope: for each member that says something of the row and is none of it, its name behind the prefix.
+    added: Vec<Option<String>>,
+    /// Of one of Avro: the index of null, where it may be that in its place.
+    null: Option<i64>,
 }
 
 impl Layouts {
@@ -83,23 +90,75 @@ impl Layouts {
         self.row.as_deref()
     }
 
+    /// The layout of a row without an envelope.
+    pub(super) fn of_row(schema: &Schema, root: RecordId) -> Result<(Self, Option<RecordId>), Reject> {
+        let is_no_record = || Reject::new(Code::EnvelopeSchema, "the registered schema of the value is not a record");
+        let members = schema.members(root).ok_or_else(is_no_record)?;
+        let layout = || schema.layout(root, flattened::has_default).ok_or_else(is_no_record);
+        let added = members.iter().map(|(name, _)| name.strip_prefix(flattened::PREFIX).map(str::to_owned)).collect();
+        let row = Some(Arc::new(layout()?));
+        Ok((Self { top: layout()?, steps: Vec::new(), row, source: None, transaction: None, added, null: schema.null_of(root) }, Some(root)))
+    }
+
+    /// The bytes of a row without an envelope; `None` where it is null.
+    pub(super) fn document<'a>(&self, body: &'a [u8]) -> Result<Option<&'a [u8]>, Reject> {
+        let Some(null) = self.null else { return Ok(Some(body)) };
+        let mut reader = Reader::new(body);
+        let branch = reader.long().and_then(|branch| match branch {
+            0 | 1 if branch != null => Ok(Some(reader.rest())),
+            0 | 1 => reader.finish().map(|()| None),
+            _ => Err(WireError::Index),
+        });
+        branch.map_err(|e| self.top.invalid("value", e))
+    }
+
+    /// A plain row, all of which is read.
+    pub(super) fn row_of<'a>(&self, body: &'a [u8], slots: &mut Vec<Slot>) -> Result<Option<Image<'a>>, Reject> {
+        let mut reader = Reader::new(body);
+        let read = self.top.each(&mut reader, &mut Budget::of(body.len()), slots, |_, _| {}).and_then(|()| reader.finish());
+        read.map_err(|e| self.top.invalid("value", e))?;
+        Ok(self.row.as_ref().map(|row| Image::Registered(body, Arc::clone(row))))
+    }
+
+    /// What the added members of a row without an envelope say, all of which is read, and the row.
+    pub(super) fn flattened<'a>(
+        &self,
+        body: &'a [u8],
+        slots: &mut Vec<Slot>,
+        connector: &'static str,
+    ) -> Result<(Flattened<'a>, Option<Image<'a>>), Reject> {
+        let mut adding = Adding::new(connector);
+        let mut reader = Reader::new(body);
+        let take = |member: usize, datum| {
+            if let Some(name) = &self.added[member] {
+                adding.take(name, datum);
+            }
+        };
+        let read = self.top.each(&mut reader, &mut Budget::of(body.len()), slots, take).and_then(|()| reader.finish());
+        read.map_err(|e| self.top.invalid("value", e))?;
+        Ok((adding.finish()?, self.row.as_ref().map(|row| Image::Registered(body, Arc::clone(row)))))
+    }
+
     /// The layout of a value, and its row's type where it is a change event.
-    pub(super) fn of(schema: &Arc<Schema>) -> Result<(Self, Option<NodeId>), Reject> {
+    pub(super) fn of(schema: &Schema, root: RecordId) -> Result<(Self, Option<RecordId>), Reject> {
         let bad = |what: &str| Reject::new(Code::EnvelopeSchema, what);
-        let top = Layout::of(schema, schema.root()).ok_or_else(|| bad("the registered schema of the value is not a record"))?;
-        let members = schema.record(schema.root()).unwrap_or_default();
-        let find = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.node);
-        let inner = |id: NodeId| schema.optional(id).map_or(id, |(_, inner)| inner);
-        let rows = [find("after"), find("before")].map(|row| row.map(inner));
+        let is_no_record = || bad("the registered schema of the value is not a record");
+        let members = schema.members(root).ok_or_else(is_no_record)?;
+        // What stands for nothing in an envelope may be absent without having a presence of its own.
+        let layout = |record, has_default| schema.layout(record, has_default);
+        let top = layout(root, |_| false).ok_or_else(is_no_record)?;
+        let find = |name: &str| members.iter().find(|(member, _)| *member == name).and_then(|(_, record)| *record);
+        let rows = [find("after"), find("before")];
         if let [Some(after), Some(before)] = rows
             && after != before
         {
             return Err(bad("`before` and `after` of the registered schema are of two types"));
         }
-        let row = find("op").and(rows[0].or(rows[1]));
+        let has_op = members.iter().any(|(member, _)| *member == "op");
+        let row = rows[0].or(rows[1]).filter(|_| has_op);
         let source = find("source").and_then(|id| {
-            let names = schema.record(id)?.iter().map(|m| Source::member(&m.name)).collect();
-            Some((Layout::of(schema, id)?, names))
+            let names = schema.members(id)?.into_iter().map(|(name, _)| Source::member(name)).collect();
+            Some((layout(id, Source::is_zero)?, names))
         });
         let transaction = find("transaction").and_then(|id| {
             let step = |name: &str| match name {
@@ -107,17 +166,16 @@ impl Layouts {
                 "total_order" => Some(true),
                 _ => None,
             };
-            Some((Layout::of(schema, id)?, schema.record(id)?.iter().map(|m| step(&m.name)).collect()))
+            Some((layout(id, |_| true)?, schema.members(id)?.into_iter().map(|(name, _)| step(name)).collect()))
         });
         // Texts are borrowed from the record, and a symbol's is not in it.
-        let is_symbolic = |layout: &Layout| layout.members.iter().any(Take::is_symbol);
         let mut inner = source.iter().map(|(layout, _)| layout).chain(transaction.iter().map(|(layout, _)| layout));
-        if row.is_some() && (is_symbolic(&top) || inner.any(is_symbolic)) {
+        if row.is_some() && (top.has_symbols() || inner.any(Layout::has_symbols)) {
             return Err(bad("the envelope of the registered schema has enums, where a connector writes strings"));
         }
-        let layout = row.and_then(|id| Layout::of(schema, id)).map(Arc::new);
-        let steps = members.iter().zip(&top.members).map(|(m, take)| (members::find(MEMBERS, &m.name).unwrap_or(Member::Other), *take)).collect();
-        Ok((Self { top, steps, row: layout, source, transaction }, row))
+        let row_layout = row.and_then(|id| layout(id, |_| true)).map(Arc::new);
+        let steps = members.iter().map(|(name, _)| members::find(MEMBERS, name).unwrap_or(Member::Other)).collect();
+        Ok((Self { top, steps, row: row_layout, source, transaction, added: Vec::new(), null: None }, row))
     }
 }
 
@@ -196,31 +254,40 @@ impl<'a> Envelope<'a> {
         Self { before, after, source, ..Self::default() }
     }
 
-    /// Takes an envelope of Avro. `after` may take the row behind `after` on the way, where it knows it.
-    pub(super) fn parse_avro(
-        layout: &Layouts,
+    /// Takes a registered envelope. `after` may take the row behind `after` on the way, where it knows it.
+    pub(super) fn parse_registered(
+        layouts: &Layouts,
         reader: &mut Reader<'a>,
         budget: &mut Budget,
+        slots: &mut Vec<Slot>,
+        after: impl FnMut(&mut Reader<'a>, &mut Budget) -> bool,
+    ) -> Result<Self, Reject> {
+        match &layouts.top {
+            Layout::Avro(layout) => Self::parse_members(layouts, &mut avro::Members { layout, reader, budget }, slots, after),
+            Layout::Protobuf(layout) => {
+                let mut fields = protobuf::Fields::of(layout, reader.rest()).map_err(|e| layouts.top.invalid("value", e))?;
+                *reader = Reader::new(&[]);
+                Self::parse_members(layouts, &mut fields, slots, after)
+            }
+        }
+    }
+
+    fn parse_members(
+        layouts: &Layouts,
+        top: &mut impl Top<'a>,
+        slots: &mut Vec<Slot>,
         mut after: impl FnMut(&mut Reader<'a>, &mut Budget) -> bool,
     ) -> Result<Self, Reject> {
-        let avro = |e| avro::invalid("value", e);
+        let invalid = |e| layouts.top.invalid("value", e);
         let mut envelope = Self::default();
-        for (member, take) in &layout.steps {
+        for (at, member) in layouts.steps.iter().enumerate() {
             envelope.members += 1;
-            match (member, &layout.row, &layout.source, &layout.transaction) {
+            match (member, &layouts.row, &layouts.source, &layouts.transaction) {
                 (Member::Before | Member::After, Some(row), _, _) => {
-                    if !take.is_present(reader).map_err(avro)? {
-                        continue;
-                    }
-                    let (start, mut ahead) = (*reader, *reader);
                     let is_after = matches!(member, Member::After);
-                    if !(is_after && after(&mut ahead, budget)) {
-                        ahead = start;
-                        row.pass(&mut ahead, budget).map_err(avro)?;
-                    }
-                    *reader = ahead;
-                    let bytes = &start.rest()[..start.rest().len() - ahead.rest().len()];
-                    let image = Some(Image::Avro(bytes, Arc::clone(row)));
+                    let read = |reader: &mut Reader<'a>, budget: &mut Budget| Ok(is_after && after(reader, budget));
+                    let bytes = top.record(at, invalid, read, |reader, budget| row.pass(reader, budget))?;
+                    let image = bytes.map(|bytes| Image::Registered(bytes, Arc::clone(row)));
                     if is_after {
                         envelope.after = image;
                     } else {
@@ -228,31 +295,31 @@ impl<'a> Envelope<'a> {
                     }
                 }
                 (Member::Source, _, Some((block, steps)), _) => {
-                    if take.is_present(reader).map_err(avro)? {
-                        for (member, take) in steps.iter().zip(&block.members) {
-                            envelope.source.put(*member, block.take(take, reader, budget).map_err(avro)?);
-                        }
-                    }
+                    let read = |reader: &mut Reader<'a>, budget: &mut Budget| {
+                        let put = |member: usize, datum| envelope.source.put(steps[member], datum);
+                        block.each(reader, budget, slots, put).map_err(invalid).map(|()| true)
+                    };
+                    let _ = top.record(at, invalid, read, |reader, budget| block.pass(reader, budget))?;
                 }
                 (Member::Transaction, _, _, Some((block, steps))) => {
-                    if take.is_present(reader).map_err(avro)? {
-                        for (step, take) in steps.iter().zip(&block.members) {
-                            match (step, block.take(take, reader, budget).map_err(avro)?) {
-                                (Some(false), Datum::Text(raw)) => envelope.transaction = Some(JsonStr { raw, escaped: false }),
-                                (Some(true), Datum::Integer(order)) => envelope.transaction_order = Some(order),
-                                _ => {}
-                            }
-                        }
-                    }
+                    let read = |reader: &mut Reader<'a>, budget: &mut Budget| {
+                        let put = |member: usize, datum| match (steps[member], datum) {
+                            (Some(false), Datum::Text(raw)) => envelope.transaction = Some(JsonStr { raw, escaped: false }),
+                            (Some(true), Datum::Integer(order)) => envelope.transaction_order = Some(order),
+                            _ => {}
+                        };
+                        block.each(reader, budget, slots, put).map_err(invalid).map(|()| true)
+                    };
+                    let _ = top.record(at, invalid, read, |reader, budget| block.pass(reader, budget))?;
                 }
                 (Member::Op, ..) => {
                     envelope.seen |= 8;
-                    if let Datum::Text(raw) = layout.top.take(take, reader, budget).map_err(avro)? {
+                    if let Datum::Text(raw) = top.datum(at).map_err(invalid)? {
                         envelope.op = Some(JsonStr { raw, escaped: false });
                     }
                 }
                 (member, ..) => {
-                    let datum = layout.top.take(take, reader, budget).map_err(avro)?;
+                    let datum = top.datum(at).map_err(invalid)?;
                     match member {
                         Member::Status => envelope.is_transaction |= matches!(datum, Datum::Text(_)),
                         Member::SchemaChange => envelope.is_schema_change = true,

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-use super::avro::Items;
+use super::layout::Items;
 use super::plan::MOVED_FREELY;
 use super::reject::Fault;
 use super::{geometry, temporal};
@@ -216,7 +216,7 @@ impl Placeholder {
         }
     }
 
-    /// Whether the elements of an array of Avro are the marker: its text alone, or its bytes as numbers.
+    /// Whether the elements of a registered array are the marker: its text alone, or its bytes as numbers.
     fn stands_in(&self, items: &Items<'_>) -> bool {
         let mut bytes = self.text.bytes();
         let mut is_text = false;
@@ -241,7 +241,7 @@ impl Placeholder {
     }
 }
 
-/// A value as its encoding carries it, borrowed: a token of JSON, or what Avro holds.
+/// A value as its encoding carries it, borrowed: a token of JSON, or what Avro or Protobuf holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Datum<'a> {
     Json(Token<'a>),
@@ -263,6 +263,11 @@ pub(super) enum Datum<'a> {
     Geometry {
         wkb: &'a [u8],
         srid: Option<i64>,
+    },
+    /// An instant, as Protobuf has it.
+    Instant {
+        seconds: i64,
+        nanos: i32,
     },
     /// The bytes of an array, not looked at yet.
     Blocks(&'a [u8]),
@@ -299,7 +304,7 @@ pub(super) fn read<'s>(
     }
 }
 
-/// Reads a value of Avro, whose kind its schema has promised.
+/// Reads a value of Avro or Protobuf, whose kind its schema has promised.
 fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
     Ok(match (wire, datum) {
         (Wire::Bool, Datum::Bool(v)) => Value::Bool(v),
@@ -309,6 +314,7 @@ fn read_datum<'s>(wire: Wire, ty: LogicalType, datum: Datum<'s>, unpacked: &'s m
         (Wire::Days, Datum::Integer(v)) => Value::Date(temporal::day(v)?),
         (Wire::Time { per_second }, Datum::Integer(v)) => time(v, per_second, ty)?,
         (Wire::Timestamp { per_second }, Datum::Integer(v)) => Value::Timestamp(temporal::timestamp(v, per_second, ty)?),
+        (Wire::Timestamp { .. }, Datum::Instant { seconds, nanos }) => Value::Timestamp(temporal::instant(seconds, nanos, ty, &mut unpacked.cut)?),
         (Wire::Float32, Datum::Float32(v)) => Value::Float32(v),
         (Wire::Float64, Datum::Float64(v)) => Value::Float64(v),
         (Wire::Decimal { scale }, Datum::Bytes(unscaled)) => Value::Decimal(Decimal { unscaled: bounded(unscaled)?, scale }),

@@ -1,4 +1,4 @@
-//! Change events turned into canonical changes: Debezium's as JSON, with and without the schema part, and as Avro; its rows without an envelope;
+//! Change events turned into canonical changes: Debezium's as JSON, with and without the schema part, as Avro and as Protobuf; its rows without an envelope;
 //! Maxwell's events and Canal's messages.
 //!
 //! Pure and total: key bytes and value bytes in, a [`Decoded`] or a named [`Reject`] out, for any bytes whatever. Decoding borrows: rows go
@@ -47,9 +47,11 @@ mod envelope;
 mod field;
 mod flattened;
 mod geometry;
+mod layout;
 mod maxwell;
 mod members;
 mod plan;
+mod protobuf;
 mod registered;
 mod reject;
 mod scalar;
@@ -81,13 +83,15 @@ pub enum Order {
 /// What the values of a topic are written in. A key may be JSON or framed whatever its value is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// A value that begins with a zero byte, as JSON never does, is a registry's frame; any other is JSON.
+    /// A value that begins with a zero byte, as JSON never does, is a registry's frame, and its schema says of what; any other is JSON.
     #[default]
     Detected,
     /// JSON, with or without a schema part.
     Json,
     /// Avro in a registry's frame.
     Avro,
+    /// Protobuf in a registry's frame.
+    Protobuf,
 }
 
 /// What is known of a table beside its records.

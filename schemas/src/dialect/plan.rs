@@ -9,8 +9,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Options;
-use super::avro::{self, Layout};
 use super::field::{self, Datum, Field, Placeholder, Unpacked};
+use super::layout::Layout;
+use super::protobuf::Slot;
 use super::reject::{Code, Fault, Reject};
 use crate::avro::Budget;
 use crate::contract::{self, Fingerprint};
@@ -131,8 +132,8 @@ impl Plan {
 pub(super) enum Image<'a> {
     /// The text of an object.
     Json(&'a str),
-    /// The bytes of a record, and how they lie.
-    Avro(&'a [u8], Arc<Layout>),
+    /// The bytes of a registered record, and how they lie.
+    Registered(&'a [u8], Arc<Layout>),
 }
 
 /// Whether a row has the members of a plan in the plan's order.
@@ -156,6 +157,8 @@ pub(super) struct Row {
 pub(super) struct Writer {
     pub(super) placeholder: Placeholder,
     pub(super) unpacked: Unpacked,
+    /// Where the fields of a row lie that are not in order.
+    pub(super) slots: Vec<Slot>,
     /// The clear text of a value that is masked, and its mask.
     pub(super) masked: (String, String),
     /// How many digits decimals of this record may still be moved by.
@@ -172,7 +175,7 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 impl Writer {
     pub(super) fn new(placeholder: Placeholder) -> Self {
-        Self { placeholder, unpacked: Unpacked::default(), masked: Default::default(), digits: MOVED_DIGITS_MAX }
+        Self { placeholder, unpacked: Unpacked::default(), slots: Vec::new(), masked: Default::default(), digits: MOVED_DIGITS_MAX }
     }
 
     /// Gives back what an uncommonly large value has needed.
@@ -295,8 +298,8 @@ impl Row {
         (present + plan.beside.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
     }
 
-    /// Takes and writes a row of Avro.
-    pub(super) fn write_avro(
+    /// Takes and writes a registered row.
+    pub(super) fn write_registered(
         &mut self,
         plan: &Plan,
         layout: &Layout,
@@ -305,11 +308,12 @@ impl Row {
         writer: &mut Writer,
     ) -> Result<(), Reject> {
         self.start(plan);
-        for (member, take) in layout.members.iter().enumerate() {
-            let datum = layout.take(take, reader, budget).and_then(|datum| layout.named(take, datum)).map_err(|e| avro::invalid("row", e))?;
-            self.put(plan, member, Some(datum), writer)?;
-        }
-        (layout.members.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
+        // The writer itself is needed for each value.
+        let mut slots = std::mem::take(&mut writer.slots);
+        let written = layout.each_value(reader, budget, &mut slots, |member, datum| self.put(plan, member, Some(datum), writer));
+        writer.slots = slots;
+        written?;
+        (plan.present().len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
     }
 
     /// Writes a row, in whatever order its members stand.
@@ -320,7 +324,7 @@ impl Row {
                 // It may hold the key alone.
                 Fit::OtherMembers => self.write_gathered(plan, text, writer),
             },
-            Image::Avro(bytes, layout) => self.write_avro(plan, layout, &mut Reader::new(bytes), &mut Budget::of(bytes.len()), writer),
+            Image::Registered(bytes, layout) => self.write_registered(plan, layout, &mut Reader::new(bytes), &mut Budget::of(bytes.len()), writer),
         }
     }
 

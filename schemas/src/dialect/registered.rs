@@ -1,19 +1,21 @@
 //! The schemas of a registry that a topic's records name, and what they mean for its table.
 //!
 //! The caller asks the registry ([`super::Decoder::wanted`]) and brings what it says; nothing here waits. What a schema means is worked out the first
-//! time that a record uses it, as a key and as a value apart.
+//! time that a record uses it, as a key and as a value apart; a schema of Protobuf has a meaning for each of its messages.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::avro::{self, Layout};
 use super::decoder::ValueSchema;
 use super::envelope::Layouts;
+use super::layout::{Layout, RecordId, Schema};
 use super::plan::KeyShape;
 use super::reject::{Code, Reject};
-use super::{Encoding, Options};
-use crate::avro::{Frame, Reference, Schema, frame};
+use super::{Dialect, Encoding, Options};
+use crate::avro::{Frame, Reference, frame};
+use crate::wire::Reader;
+use crate::{avro, protobuf};
 
 /// The most schemas that are kept of one topic; a topic that names more is asked for again from the start.
 const KEPT_MAX: usize = 4096;
@@ -28,27 +30,67 @@ pub enum Registered {
         /// The schemas that it refers to.
         references: Vec<Reference>,
     },
+    /// A schema of Protobuf, with the files that it imports.
+    Protobuf {
+        /// Its text.
+        text: String,
+        /// The files that it imports, and those that they import, by the names under which they are imported.
+        references: Vec<Reference>,
+    },
     /// A schema of another kind, by its name.
     Other(String),
     /// There is none of that id. It is asked for again once this is forgotten ([`super::Decoder::forget_unknown`]).
     Unknown,
 }
 
-/// A key in Avro: its shape, and how its bytes lie.
+/// A registered key: its shape, and how its bytes lie.
 pub(super) type KeyLayout = (Arc<KeyShape>, Arc<Layout>);
-/// A value in Avro: what its schema describes, and how its bytes lie.
+/// A registered value: what its schema describes, and how its bytes lie.
 pub(super) type ValueLayout = (ValueSchema, Arc<Layouts>);
-
-/// A row without an envelope in Avro: its columns, and how its bytes lie.
-pub(super) type RowLayout = (ValueSchema, Arc<Layout>);
 
 /// What is known of a topic's registered schemas.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    brought: HashMap<u64, Result<Arc<Schema>, Reject>, foldhash::fast::FixedState>,
-    keys: HashMap<u64, Result<KeyLayout, Reject>, foldhash::fast::FixedState>,
-    values: HashMap<u64, Result<ValueLayout, Reject>, foldhash::fast::FixedState>,
-    rows: HashMap<u64, Result<RowLayout, Reject>, foldhash::fast::FixedState>,
+    brought: HashMap<u64, Result<Schema, Reject>, foldhash::fast::FixedState>,
+    keys: HashMap<u64, Meaning<KeyLayout>, foldhash::fast::FixedState>,
+    values: HashMap<u64, Meaning<ValueLayout>, foldhash::fast::FixedState>,
+}
+
+/// What a schema means.
+#[derive(Debug)]
+enum Meaning<T> {
+    /// One thing.
+    One(Result<T, Reject>),
+    /// Something for each message that records have named.
+    Messages(Arc<protobuf::Schema>, HashMap<RecordId, Result<T, Reject>, foldhash::fast::FixedState>),
+}
+
+impl<T: Clone> Meaning<T> {
+    fn of(schema: Result<Schema, Reject>, compile: impl FnOnce(&Schema, RecordId) -> Result<T, Reject>) -> Self {
+        match schema {
+            Err(reject) => Self::One(Err(reject)),
+            Ok(Schema::Protobuf(schema)) => Self::Messages(schema, HashMap::default()),
+            Ok(Schema::Avro(schema)) => {
+                let root = schema.root();
+                Self::One(compile(&Schema::Avro(schema), root))
+            }
+        }
+    }
+
+    /// What it means for a record, from whose body the indexes of its message are taken.
+    #[inline]
+    fn get(&mut self, framed: &mut Frame<'_>, part: &str, compile: impl FnOnce(&Schema, RecordId) -> Result<T, Reject>) -> Result<T, Reject> {
+        let (schema, messages) = match self {
+            Self::One(meaning) => return meaning.clone(),
+            Self::Messages(schema, messages) => (schema, messages),
+        };
+        let mut reader = Reader::new(framed.body);
+        let message = schema.named(&mut reader).map_err(|error| {
+            Reject::new(Code::ProtobufInvalid, format!("the {part} names no message of its registered schema behind its id: {error}"))
+        })?;
+        framed.body = reader.rest();
+        messages.entry(message).or_insert_with(|| compile(&Schema::Protobuf(Arc::clone(schema)), message)).clone()
+    }
 }
 
 impl Registry {
@@ -58,7 +100,7 @@ impl Registry {
         let is_framed = match encoding {
             Encoding::Detected => bytes.first() == Some(&0),
             Encoding::Json => false,
-            Encoding::Avro => true,
+            Encoding::Avro | Encoding::Protobuf => true,
         };
         is_framed.then(|| {
             let framed = frame(bytes, options.registry.unwrap_or_default());
@@ -77,6 +119,14 @@ impl Registry {
         !self.brought.contains_key(&id)
     }
 
+    /// What framed records are written in, for people: as their schema says, where it is known, else as the options do.
+    pub(super) fn format(&self, encoding: Encoding, id: Option<u64>) -> &'static str {
+        match (id.and_then(|id| self.brought.get(&id)), encoding) {
+            (Some(Ok(Schema::Protobuf(_))), _) | (None | Some(Err(_)), Encoding::Protobuf) => "protobuf",
+            _ => "avro",
+        }
+    }
+
     /// Takes in what the registry says.
     pub(super) fn bring(&mut self, id: u64, registered: &Registered) {
         if self.brought.len() >= KEPT_MAX {
@@ -84,89 +134,86 @@ impl Registry {
         }
         let refuse = |code, what: String| Err(Reject::new(code, format!("schema {id} of the registry {what}")));
         let schema = match registered {
-            Registered::Avro { text, references } => match Schema::parse(text, references) {
-                Ok(schema) => Ok(Arc::new(schema)),
+            Registered::Avro { text, references } => match avro::Schema::parse(text, references) {
+                Ok(schema) => Ok(Schema::Avro(Arc::new(schema))),
                 Err(error) => refuse(Code::RegistrySchema, format!("cannot be read: {error}")),
             },
-            Registered::Other(kind) => refuse(Code::RegistrySchema, format!("is of type {kind}, and only AVRO is read here yet")),
+            Registered::Protobuf { text, references } => match protobuf::Schema::parse(text, references) {
+                Ok(schema) => Ok(Schema::Protobuf(Arc::new(schema))),
+                Err(error) => refuse(Code::RegistrySchema, format!("cannot be read: {error}")),
+            },
+            Registered::Other(kind) => refuse(Code::RegistrySchema, format!("is of type {kind}, and only AVRO and PROTOBUF are read here")),
             Registered::Unknown => refuse(Code::RegistryUnknown, "does not exist".to_owned()),
         };
-        let _ = (self.keys.remove(&id), self.values.remove(&id), self.rows.remove(&id), self.brought.insert(id, schema));
+        let _ = (self.keys.remove(&id), self.values.remove(&id), self.brought.insert(id, schema));
     }
 
     /// Forgets that ids do not exist.
     pub(super) fn forget_unknown(&mut self) {
-        let is_known = |known: &Result<_, Reject>| !matches!(known, Err(Reject { code: Code::RegistryUnknown, .. }));
-        self.brought.retain(|_, schema| is_known(&schema.as_ref().map(drop).map_err(Clone::clone)));
-        self.keys.retain(|_, key| is_known(&key.as_ref().map(drop).map_err(Clone::clone)));
-        self.values.retain(|_, value| is_known(&value.as_ref().map(drop).map_err(Clone::clone)));
-        self.rows.retain(|_, row| is_known(&row.as_ref().map(drop).map_err(Clone::clone)));
-    }
-
-    fn schema(&self, id: u64) -> Result<Arc<Schema>, Reject> {
-        let unasked = || Reject::new(Code::RegistryUnknown, format!("schema {id} has not been asked for"));
-        self.brought.get(&id).cloned().unwrap_or_else(|| Err(unasked()))
-    }
-
-    /// What a schema means as a key.
-    pub(super) fn key(&mut self, id: u64, options: &Options, next_id: &mut u32) -> Result<KeyLayout, Reject> {
-        if let Some(key) = self.keys.get(&id) {
-            return key.clone();
+        fn is_known<T>(known: &Result<T, Reject>) -> bool {
+            !matches!(known, Err(Reject { code: Code::RegistryUnknown, .. }))
         }
-        let compile = |schema: Arc<Schema>| {
-            if let Some(name) = options.scalar_key()
-                && schema.record(schema.root()).is_none()
+        fn is_meant<T>(meaning: &Meaning<T>) -> bool {
+            if let Meaning::One(known) = meaning { is_known(known) } else { true }
+        }
+        self.brought.retain(|_, schema| is_known(schema));
+        self.keys.retain(|_, key| is_meant(key));
+        self.values.retain(|_, value| is_meant(value));
+    }
+
+    /// The schema of an id, of which records may be that are said to be in an encoding.
+    fn schema(brought: &HashMap<u64, Result<Schema, Reject>, foldhash::fast::FixedState>, id: u64, encoding: Encoding) -> Result<Schema, Reject> {
+        let unasked = || Reject::new(Code::RegistryUnknown, format!("schema {id} has not been asked for"));
+        let schema = brought.get(&id).cloned().unwrap_or_else(|| Err(unasked()))?;
+        let other = match (&schema, encoding) {
+            (Schema::Avro(_), Encoding::Protobuf) => "AVRO, and values are said to be in Protobuf",
+            (Schema::Protobuf(_), Encoding::Avro) => "PROTOBUF, and values are said to be in Avro",
+            _ => return Ok(schema),
+        };
+        Err(Reject::new(Code::FrameInvalid, format!("schema {id} of the registry is of type {other}")))
+    }
+
+    /// What a record's schema means as a key; what stands between its frame and its bytes is taken off.
+    pub(super) fn key(&mut self, framed: &mut Frame<'_>, options: &Options, next_id: &mut u32) -> Result<KeyLayout, Reject> {
+        let mut compile = |schema: &Schema, record| {
+            if let (Some(name), Schema::Avro(avro)) = (options.scalar_key(), schema)
+                && avro.record(record).is_none()
             {
-                let fields = avro::connect_scalar(&schema, name).compile(options, false)?;
+                let fields = super::avro::connect_scalar(avro, name).compile(options, false)?;
                 let field = fields.into_iter().next().ok_or_else(|| Reject::new(Code::KeyMissing, "the record key is no column"))?;
                 *next_id += 1;
-                return Ok((Arc::new(KeyShape::scalar(*next_id, field)), Arc::new(Layout::of_scalar(&schema))));
+                let layout = Layout::Avro(super::avro::Layout::of_scalar(avro));
+                return Ok((Arc::new(KeyShape::scalar(*next_id, field)), Arc::new(layout)));
             }
             let not_columns = || Reject::new(Code::KeyMissing, "the registered schema of the key is not a record of key columns");
-            let layout = Layout::of(&schema, schema.root()).ok_or_else(not_columns)?;
-            let fields = avro::connect(&schema, schema.root()).ok_or_else(not_columns)?.compile(options, false)?;
+            let layout = schema.layout(record, |_| true).ok_or_else(not_columns)?;
+            let fields = schema.connect(record).ok_or_else(not_columns)?.compile(options, false)?;
             *next_id += 1;
             let order = (0..fields.len()).collect();
             Ok((Arc::new(KeyShape::new(*next_id, fields, order)), Arc::new(layout)))
         };
-        let key = self.schema(id).and_then(compile);
-        self.keys.entry(id).insert(key).get().clone()
+        let id = framed.id;
+        let key = self.keys.entry(id).or_insert_with(|| Meaning::of(Self::schema(&self.brought, id, Encoding::Detected), &mut compile));
+        key.get(framed, "key", compile)
     }
 
-    /// What a schema means as a row without an envelope.
-    pub(super) fn row(&mut self, id: u64, options: &Options, next_id: &mut u32) -> Result<RowLayout, Reject> {
-        if let Some(row) = self.rows.get(&id) {
-            return row.clone();
-        }
-        let compile = |schema: Arc<Schema>| {
-            let not_a_row = || Reject::new(Code::EnvelopeSchema, "the registered schema of the value is not a record");
-            let layout = Layout::of(&schema, schema.root()).ok_or_else(not_a_row)?;
-            let row = avro::connect(&schema, schema.root()).ok_or_else(not_a_row)?;
-            *next_id += 1;
-            Ok((ValueSchema::Rows { id: *next_id, fields: row.compile(options, false).map(Arc::new) }, Arc::new(layout)))
-        };
-        let row = self.schema(id).and_then(compile);
-        self.rows.entry(id).insert(row).get().clone()
-    }
-
-    /// What a schema means as a value.
+    /// What a record's schema means as a value; what stands between its frame and its bytes is taken off.
     #[inline]
-    pub(super) fn value(&mut self, id: u64, options: &Options, next_id: &mut u32) -> Result<ValueLayout, Reject> {
-        if let Some(value) = self.values.get(&id) {
-            return value.clone();
-        }
-        let compile = |schema: Arc<Schema>| {
-            let (layouts, row) = Layouts::of(&schema)?;
-            let value = match row.and_then(|row| avro::connect(&schema, row)) {
+    pub(super) fn value(&mut self, framed: &mut Frame<'_>, options: &Options, next_id: &mut u32) -> Result<ValueLayout, Reject> {
+        let mut compile = |schema: &Schema, record| {
+            let of = if matches!(options.dialect, Dialect::Flattened | Dialect::Plain) { Layouts::of_row } else { Layouts::of };
+            let (layouts, row) = of(schema, record)?;
+            let value = match row.and_then(|row| schema.connect(row)) {
                 None => ValueSchema::Other,
                 Some(row) => {
                     *next_id += 1;
-                    ValueSchema::Rows { id: *next_id, fields: row.compile(options, avro::has_spans(&schema)).map(Arc::new) }
+                    ValueSchema::Rows { id: *next_id, fields: row.compile(options, schema.has_spans()).map(Arc::new) }
                 }
             };
             Ok((value, Arc::new(layouts)))
         };
-        let value = self.schema(id).and_then(compile);
-        self.values.entry(id).insert(value).get().clone()
+        let id = framed.id;
+        let value = self.values.entry(id).or_insert_with(|| Meaning::of(Self::schema(&self.brought, id, options.encoding), &mut compile));
+        value.get(framed, "value", compile)
     }
 }

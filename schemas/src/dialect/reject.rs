@@ -29,12 +29,12 @@ pub enum Code {
     RegistryUnknown,
     /// A framed record, and no registry to ask.
     RegistryMissing,
-    /// A registered schema that is no Avro schema, or none that can be read here.
+    /// A registered schema that is none of its kind, or none that can be read here.
     RegistrySchema,
-    /// Records in an encoding that is not read of their dialect.
-    EncodingUnsupported,
     /// Bytes that do not fit their registered schema.
     AvroInvalid,
+    /// The same of a message of Protobuf.
+    ProtobufInvalid,
     /// Neither a change event nor one of the connector's other records.
     EnvelopeInvalid,
     /// The schema part is not a Connect schema.
@@ -95,8 +95,8 @@ impl Code {
             Self::RegistryUnknown => "registry.schema_unknown",
             Self::RegistryMissing => "registry.not_configured",
             Self::RegistrySchema => "registry.schema_invalid",
-            Self::EncodingUnsupported => "encoding.unsupported",
             Self::AvroInvalid => "avro.invalid",
+            Self::ProtobufInvalid => "protobuf.invalid",
             Self::EnvelopeInvalid => "envelope.invalid",
             Self::EnvelopeSchema => "envelope.schema_invalid",
             Self::EnvelopeUnknownOp => "envelope.unknown_op",
@@ -132,7 +132,6 @@ impl Code {
             | Self::TypesConflict
             | Self::RegistryMissing
             | Self::RegistrySchema
-            | Self::EncodingUnsupported
             | Self::KeyColumnMissing
             | Self::KeyType
             | Self::NoColumns

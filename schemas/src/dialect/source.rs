@@ -166,6 +166,11 @@ impl<'a> Source<'a> {
         members::find(MEMBERS, name).unwrap_or(Member::Other)
     }
 
+    /// Whether a member that is absent, where that may stand for NULL or zero, is zero: a place in the binlog may be, an id or a time never is.
+    pub(super) fn is_zero(name: &str) -> bool {
+        matches!(Self::member(name), Member::Position | Member::Row)
+    }
+
     /// Takes a member in.
     #[inline]
     pub(super) fn put(&mut self, member: Member, datum: Datum<'a>) {

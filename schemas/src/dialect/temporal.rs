@@ -43,6 +43,21 @@ pub(super) fn timestamp(count: i64, unit: i64, ty: LogicalType) -> Result<i64, F
     finite(scaled(count, unit, ty)?)
 }
 
+/// The seconds of the first and the last instant that Protobuf has: those of the years 1 to 9999.
+const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+/// An instant of Protobuf in the units of `ty`. One that is finer than micros is counted where these are all that the type keeps.
+pub(super) fn instant(seconds: i64, nanos: i32, ty: LogicalType, cut: &mut u64) -> Result<i64, Fault> {
+    if !INSTANTS.contains(&seconds) || !(0..1_000_000_000).contains(&nanos) {
+        return Err(Fault::Range);
+    }
+    let unit = per_second(ty);
+    let finest = 1_000_000_000 / unit;
+    *cut += u64::from(i64::from(nanos) % finest != 0);
+    let count = seconds.checked_mul(unit).and_then(|count| count.checked_add(i64::from(nanos) / finest)).ok_or(Fault::Range)?;
+    finite(scaled(count, unit, ty)?)
+}
+
 /// A span as a count of `unit`s to the second in the units of `ty`. What does not fit arrives as the last number of either sign.
 pub(super) fn duration(count: i64, unit: i64, ty: LogicalType) -> Result<i64, Fault> {
     finite(count).and_then(|count| scaled(count, unit, ty))

@@ -21,7 +21,7 @@ pub struct Kafka {
     pub security: Field<Security>,
     /// Options of the Kafka client, from a list of harmless ones. Default: none.
     pub client: Field<Entries<OptionText>>,
-    /// Schema registry of Avro topics. Default: none.
+    /// Schema registry of topics in Avro or Protobuf. Default: none.
     pub registry: Field<Registry>,
 }
 

@@ -186,12 +186,26 @@ impl Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Avro where a value begins with a registry's frame, else JSON.
+    /// Avro or Protobuf, as the registry says, where a value begins with a registry's frame, else JSON.
     Auto,
     /// JSON, with or without a schema part.
     Json,
     /// Avro in a registry's frame.
     Avro,
+    /// Protobuf in a registry's frame.
+    Protobuf,
+}
+
+impl Format {
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "any format",
+            Self::Json => "JSON",
+            Self::Avro => "Avro",
+            Self::Protobuf => "Protobuf",
+        }
+    }
 }
 
 /// What keys are written in.

@@ -122,11 +122,13 @@ const CASES: &[Case] = cases! {
         ("topology.bad_value", "kafka.registry.url", "\"r:8081");
     "a registry's address with a query": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1/?token=x\" }";
         ("topology.bad_value", "kafka.registry.url", "\"https");
-    "Avro without an envelope": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: canal, format: avro }";
+    "Avro of a dialect of JSON": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: maxwell, format: avro }";
         ("topology.not_supported_yet", "sources[0].cdc.format", "avro");
-    "headers beside an envelope": "    replicas:" => "    columns: { headers: { trace: x-trace, __LF_X: y } }\n    replicas:";
-        ("topology.reserved_name", "tables[0].columns.headers.__LF_X", "__LF_X"),
-        ("topology.bad_value", "tables[0].columns.headers", "{ trace");
+    "Protobuf of a dialect of JSON": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: canal, format: protobuf }";
+        ("topology.not_supported_yet", "sources[0].cdc.format", "protobuf");
+    "headers beside an envelope": "    replicas:" => "    columns: { headers: { trace: x-trace, __LF_X: x-lf } }\n    replicas:";
+        ("topology.bad_value", "tables[0].columns.headers", "{ trace"),
+        ("scd.reserved_column", "tables[0].columns.headers.__LF_X", "__LF_X");
     "ids of an odd width": "brokers: [localhost:9092]" => "brokers: [localhost:9092]\n  registry: { url: \"https://r:1\", id_bytes: 5 }";
         ("topology.bad_value", "kafka.registry.id_bytes", "5");
     "a column without a name": "    replicas:" => "    columns: [{ type: int32 }]\n    replicas:";

@@ -76,10 +76,10 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         }
     }
     let cdc = source.cdc.get();
-    if let Some((Format::Avro, at)) = cdc.and_then(|cdc| cdc.format.given())
-        && let Some(dialect @ (Dialect::Maxwell | Dialect::Canal)) = cdc.and_then(|cdc| cdc.dialect.copied())
+    if let Some((format @ (Format::Avro | Format::Protobuf), at)) = cdc.and_then(|cdc| cdc.format.given())
+        && let Some(dialect) = cdc.and_then(|cdc| cdc.dialect.copied()).filter(|dialect| matches!(dialect, Dialect::Maxwell | Dialect::Canal))
     {
-        unsupported::not_yet(cx, at, &format!("Avro of dialect {}", dialect.as_str()));
+        unsupported::not_yet(cx, at, &format!("{} of dialect {}", format.name(), dialect.as_str()));
     }
     Some(SourcePlan {
         id: id?,

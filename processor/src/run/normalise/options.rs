@@ -29,6 +29,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         None | Some(Format::Auto) => Encoding::Detected,
         Some(Format::Json) => Encoding::Json,
         Some(Format::Avro) => Encoding::Avro,
+        Some(Format::Protobuf) => Encoding::Protobuf,
     };
     options.key_format = match source.map(|s| s.key_format) {
         None | Some(words::KeyFormat::Auto) => KeyFormat::Detected,

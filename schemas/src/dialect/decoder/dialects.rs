@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::super::avro;
 use super::super::canal::{self, Canal};
 use super::super::document::close;
 use super::super::envelope::Envelope;
@@ -13,8 +12,8 @@ use super::super::plan::{Image, Plan};
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::super::{Decoded, Further, Ignored, Record, declared_type, list};
+use super::keys::KeyDocument;
 use super::{Decoder, Planned, Said, ValueSchema};
-use crate::avro::Frame;
 use crate::change::Op;
 use crate::json::{JsonStr, Scanner, Token};
 use crate::table::ColumnSet;
@@ -27,31 +26,55 @@ impl Decoder {
     /// Decodes a row without an envelope.
     pub(super) fn flattened<'d>(&'d mut self, record: &Record<'d>) -> Result<Decoded<'d>, Reject> {
         let key = self.open_key(record.key);
-        let Some((schema, image)) = self.open_row(record.value)? else { return self.tombstone(key) };
-        let Flattened { op, source } = Flattened::parse(&image, self.options.connector)?;
-        let row = Some(image.clone());
-        let envelope = if op == Op::Delete { Envelope::of_row(row, None, source) } else { Envelope::of_row(None, row, source) };
-        self.current = None;
-        self.row(op, &envelope, schema, key?, record)
+        let Some(value) = record.value else { return self.tombstone(key) };
+        if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
+            let mut framed = framed?;
+            let (schema, layouts) = self.registry.value(&mut framed, &self.options, &mut self.next_id)?;
+            let Some(body) = layouts.document(framed.body)? else { return self.tombstone(key) };
+            let (flattened, image) = layouts.flattened(body, &mut self.slots, self.options.connector)?;
+            return self.flattened_row(flattened, image, Some(schema), key?, record);
+        }
+        let Some((schema, row)) = self.open_json_row(value)? else { return self.tombstone(key) };
+        let flattened = Flattened::parse(row, self.options.connector)?;
+        self.flattened_row(flattened, Some(Image::Json(row)), schema, key?, record)
     }
 
     /// A value that is a row, with what its schema describes; `None` for null.
     pub(super) fn open_row<'a>(&mut self, value: Option<&'a [u8]>) -> Result<Option<(Option<ValueSchema>, Image<'a>)>, Reject> {
         let Some(value) = value else { return Ok(None) };
         if let Some(framed) = Registry::frame(&self.options, self.options.encoding, value, "value") {
-            let Frame { id, body } = framed?;
-            let (schema, layout) = self.registry.row(id, &self.options, &mut self.next_id)?;
-            let row = layout.document(body).map_err(|e| avro::invalid("value", e))?;
-            return Ok(row.map(|row| (Some(schema), Image::Avro(row, layout))));
+            let mut framed = framed?;
+            let (schema, layouts) = self.registry.value(&mut framed, &self.options, &mut self.next_id)?;
+            let Some(body) = layouts.document(framed.body)? else { return Ok(None) };
+            return Ok(layouts.row_of(body, &mut self.slots)?.map(|image| (Some(schema), image)));
         }
+        Ok(self.open_json_row(value)?.map(|(schema, row)| (schema, Image::Json(row))))
+    }
+
+    /// A row of JSON, likewise.
+    fn open_json_row<'a>(&mut self, value: &'a [u8]) -> Result<Option<(Option<ValueSchema>, &'a str)>, Reject> {
         let mut opened = self.open_value(value)?;
         let token = opened.scanner.value().map_err(|e| Reject::json("value", e))?;
         close(&mut opened, "value")?;
         match token {
             Token::Null => Ok(None),
-            Token::Object(row) => Ok(Some((opened.schema, Image::Json(row)))),
+            Token::Object(row) => Ok(Some((opened.schema, row))),
             _ => Err(Reject::new(Code::EnvelopeInvalid, "the value is no row: it is not an object")),
         }
+    }
+
+    /// The change of a row without an envelope.
+    fn flattened_row<'d>(
+        &'d mut self,
+        Flattened { op, source }: Flattened<'d>,
+        image: Option<Image<'d>>,
+        schema: Option<ValueSchema>,
+        key: Option<KeyDocument<'d>>,
+        record: &Record<'d>,
+    ) -> Result<Decoded<'d>, Reject> {
+        let envelope = if op == Op::Delete { Envelope::of_row(image, None, source) } else { Envelope::of_row(None, image, source) };
+        self.current = None;
+        self.row(op, &envelope, schema, key, record)
     }
 
     /// Decodes an event of Maxwell.

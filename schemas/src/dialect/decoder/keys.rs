@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::super::Encoding;
-use super::super::avro::{self, Layout};
 use super::super::connect::Schema;
 use super::super::declared_type;
 use super::super::document::{close, open};
 use super::super::field::{Datum, Field, Wire};
+use super::super::layout::Layout;
 use super::super::plan::{self, Image, KeyShape, KeyTokens, Plan};
+use super::super::protobuf::Slot;
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::super::scalar::{self, KeyFormat};
 use super::{Decoder, KeySchema};
-use crate::avro::{Budget, Frame};
+use crate::avro::Budget;
 use crate::json::Token;
 use crate::types::LogicalType;
 use crate::wire::Reader;
@@ -31,7 +34,8 @@ pub(super) struct KeyDocument<'a> {
 /// The members of a key, as they lie in their record.
 pub(super) enum KeyMembers<'a> {
     Json(KeyTokens<'a>),
-    Avro(&'a [u8], Arc<Layout>),
+    /// The bytes of a registered record, how they lie, and where, if they are not in order.
+    Registered(&'a [u8], Arc<Layout>, SmallVec<[Slot; 4]>),
     One(Datum<'a>),
 }
 
@@ -41,7 +45,7 @@ impl KeyDocument<'_> {
     pub(super) fn member(&self, member: usize) -> Option<Datum<'_>> {
         match &self.members {
             KeyMembers::Json(tokens) => tokens[member].map(Datum::Json),
-            KeyMembers::Avro(bytes, layout) => layout.member(member, bytes),
+            KeyMembers::Registered(bytes, layout, slots) => layout.member(member, bytes, slots),
             KeyMembers::One(datum) => (member == 0).then_some(*datum),
         }
     }
@@ -181,12 +185,13 @@ impl Decoder {
             }
         };
         if let Some(framed) = Registry::frame(&self.options, encoding, bytes, "key") {
-            let Frame { id, body } = framed?;
-            let (shape, layout) = self.registry.key(id, &self.options, &mut self.next_id)?;
-            let mut reader = Reader::new(body);
-            let passed = layout.pass(&mut reader, &mut Budget::of(body.len())).and_then(|()| reader.finish());
-            passed.map_err(|e| avro::invalid("key", e))?;
-            return Ok(Some(KeyDocument { shape, members: KeyMembers::Avro(body, layout) }));
+            let mut framed = framed?;
+            let (shape, layout) = self.registry.key(&mut framed, &self.options, &mut self.next_id)?;
+            let mut reader = Reader::new(framed.body);
+            let mut slots = SmallVec::new();
+            let passed = layout.check(&mut reader, &mut Budget::of(framed.body.len()), &mut slots).and_then(|()| reader.finish());
+            passed.map_err(|e| layout.invalid("key", e))?;
+            return Ok(Some(KeyDocument { shape, members: KeyMembers::Registered(framed.body, layout, slots) }));
         }
         // Text that is no JSON is no key of members either.
         if let (Encoding::Detected, Some(name), true) = (encoding, self.options.scalar_key(), scalar::is_text(bytes)) {

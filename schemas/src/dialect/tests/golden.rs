@@ -519,6 +519,55 @@ fn case_toa_01_unchanged_large_values_come_from_their_predecessor() {
     compare("pg-ops", "toasted", "pg-ops.toasted", typed(&toasted), &["biga"], &[]);
 }
 
+/// The converter leaves out what such columns are, so it is declared; what a text is needs no word.
+const UNTOLD: [(&str, &str); 17] = [
+    ("c_date", "date"),
+    ("c_time", "time(6)"),
+    ("c_time0", "time(0)"),
+    ("c_time3", "time(3)"),
+    ("c_time6", "time(6)"),
+    ("c_ts", "timestamp(6)"),
+    ("c_ts0", "timestamp(0)"),
+    ("c_ts1", "timestamp(1)"),
+    ("c_ts3", "timestamp(3)"),
+    ("c_ts4", "timestamp(4)"),
+    ("c_ts6", "timestamp(6)"),
+    ("c_tstz", "timestamptz(6)"),
+    ("c_tstz0", "timestamptz(0)"),
+    ("c_tstz3", "timestamptz(3)"),
+    ("c_uuid", "uuid"),
+    ("c_json", "json"),
+    ("c_jsonb", "json"),
+];
+
+/// What Confluent's converter makes of a connector's events, where it writes NULL as absent (`optional.for.nullables`).
+#[test]
+fn protobuf_of_postgres() {
+    let file = "pg-types-protobuf";
+    let untold = |more: &[(&str, &str)], exclude: &[&str]| Options { exclude: excluding(exclude).exclude, ..typed(&[&UNTOLD, more].concat()) };
+    compare(file, "t_num", "pg-types.t_num", plain(), &[], &[]);
+    compare(file, "t_str", "pg-types.t_str", untold(&[], &[]), &[], TEXTS);
+    compare(file, "t_time", "pg-types.t_time", untold(&[], &TIMES), &TIMES, JULIAN);
+    let varying = ["c_varbit", "c_varbit16"];
+    compare(file, "t_net", "pg-types.t_net", untold(&[("c_bit8", "bits(8)"), ("c_bit70", "bits(70)")], &varying), &varying, &[]);
+    let declared = [("n_ts", "timestamp(6)"), ("n_tstz", "timestamptz(6)"), ("n_date", "date"), ("n_uuid", "uuid"), ("n_jsonb", "json")];
+    compare(file, "t_notnull", "pg-types.t_notnull", typed(&declared), &["n_gen"], &[("102", "n_opt")]);
+}
+
+/// The same with a message around each value that may be NULL, and with Connect's own types of time.
+#[test]
+fn protobuf_of_postgres_in_wrappers_and_with_the_types_of_connect() {
+    let wrappers = "pg-types-wrapper-protobuf";
+    compare(wrappers, "t_num", "pg-types.t_num", plain(), &[], &[]);
+    compare(wrappers, "t_str", "pg-types.t_str", typed(&UNTOLD), &[], TEXTS);
+    // Millis are all that it sends then, and NULL cannot be told from what is absent where neither was asked for.
+    let fine = ["c_time", "c_time6", "c_ts", "c_ts4", "c_ts6", "c_timetz", "c_timetz3", "c_interval", "c_interval3", "c_tstz", "c_tstz0", "c_tstz3"];
+    let zones = ["c_timetz", "c_timetz3", "c_interval", "c_interval3", "c_tstz", "c_tstz0", "c_tstz3"];
+    // On their way through Java's calendar old days become others, and the end of a day its beginning.
+    let damaged = [("3", "c_date"), ("103", "c_date"), ("4", "c_date"), ("4", "c_time0"), ("4", "c_time3")];
+    compare("pg-types-connect-protobuf", "t_time", "pg-types.t_time", excluding(&zones), &fine, &damaged);
+}
+
 #[test]
 fn avro_of_postgres() {
     compare("pg-types-avro", "t_num", "pg-types.t_num", plain(), &[], &[]);

@@ -6,6 +6,7 @@ mod avro;
 mod cases;
 mod golden;
 mod plain;
+mod protobuf;
 mod shapes;
 
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ fn records_of(file: &str, table: &str) -> Vec<capture::Record> {
 
 /// What a fixture's registry has, by id; nothing for a fixture without one.
 fn registry(file: &str) -> BTreeMap<u64, Registered> {
-    if !file.ends_with("-avro") {
+    if !file.ends_with("-avro") && !file.ends_with("-protobuf") {
         return BTreeMap::new();
     }
     let path = format!("{}/../tests/fixtures/debezium/{file}.schemas.json", env!("CARGO_MANIFEST_DIR"));
@@ -44,8 +45,10 @@ fn registry(file: &str) -> BTreeMap<u64, Registered> {
     let schemas: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).expect("a map of schemas");
     let registered = |(id, schema): (String, serde_json::Value)| {
         assert_eq!(schema["references"], serde_json::json!([]));
-        let text = schema["schema"].as_str().expect("a text").to_owned();
-        (id.parse().expect("an id"), Registered::Avro { text, references: Vec::new() })
+        let (text, references) = (schema["schema"].as_str().expect("a text").to_owned(), Vec::new());
+        let is_protobuf = schema["type"] == "PROTOBUF";
+        let registered = if is_protobuf { Registered::Protobuf { text, references } } else { Registered::Avro { text, references } };
+        (id.parse().expect("an id"), registered)
     };
     schemas.into_iter().map(registered).collect()
 }
