@@ -26,6 +26,8 @@ pub enum Dialect {
     Canal = 4,
     /// Rows, which the key of their record names.
     Plain = 5,
+    /// Debezium's events of MongoDB, whose rows are documents.
+    Mongodb = 6,
 }
 
 impl Dialect {
@@ -37,11 +39,12 @@ impl Dialect {
             Self::Maxwell => "maxwell",
             Self::Canal => "canal",
             Self::Plain => "plain",
+            Self::Mongodb => "mongodb",
         }
     }
 
     fn of_number(number: u8) -> Option<Self> {
-        [Self::Debezium, Self::Flattened, Self::Maxwell, Self::Canal, Self::Plain].into_iter().find(|dialect| *dialect as u8 == number)
+        [Self::Debezium, Self::Flattened, Self::Maxwell, Self::Canal, Self::Plain, Self::Mongodb].into_iter().find(|dialect| *dialect as u8 == number)
     }
 }
 

@@ -23,9 +23,11 @@ use crate::sequence::Sequence;
 use crate::table::{ColumnSet, TableSchema};
 use crate::wire::Reader;
 use keys::KeyDocument;
+use mongodb::Documents;
 
 mod dialects;
 mod keys;
+mod mongodb;
 mod plain;
 mod plans;
 
@@ -66,6 +68,9 @@ pub struct Decoder {
     value_schemas: Recent<Seen<ValueSchema>>,
     /// That of keys that are one value without a schema.
     scalar_shape: Option<KeySchema>,
+    /// The texts of MongoDB's documents, and the plan of all of them.
+    documents: Documents,
+    document_plan: Option<Planned>,
     /// Keys without a schema part.
     bare_keys: Recent<(Vec<String>, KeySchema)>,
     registry: Registry,
@@ -109,6 +114,8 @@ impl Decoder {
             header_schemas: Recent::default(),
             value_schemas: Recent::default(),
             scalar_shape: None,
+            documents: Documents::default(),
+            document_plan: None,
             bare_keys: Recent::default(),
             registry: Registry::default(),
             plans: Recent::default(),
@@ -145,6 +152,7 @@ impl Decoder {
             Dialect::Maxwell => self.maxwell(&record),
             Dialect::Canal => self.canal(&record),
             Dialect::Plain => self.plain(&record),
+            Dialect::Mongodb => self.mongodb(&record),
         }
     }
 
@@ -201,6 +209,9 @@ impl Decoder {
     ) -> Result<Decoded<'d>, Reject> {
         if !is_written {
             self.current = None;
+        }
+        if envelope.document.is_some() {
+            return Err(Reject::new(Code::EnvelopeInvalid, "a row is a string and not an object (is it a document of MongoDB?)"));
         }
         match envelope.kind()? {
             Kind::Ignored(ignored) => Ok(Decoded::Ignored(ignored)),
@@ -405,8 +416,13 @@ impl Decoder {
         let Some(document) = key? else { return Ok(Decoded::Ignored(Ignored::Empty)) };
         let plan = self.key_plan(&document)?;
         self.key_of_record(&plan, &document)?;
+        Ok(self.deleted(plan))
+    }
+
+    /// The delete of what stands in `key`, by a record that says nothing else.
+    fn deleted(&mut self, plan: Arc<Plan>) -> Decoded<'_> {
         self.current = Some(plan);
-        let this: &'d Self = self;
+        let this: &Self = self;
         let change = Change {
             op: Op::Delete,
             sequence: None,
@@ -419,7 +435,7 @@ impl Decoder {
             before: None,
             after: None,
         };
-        Ok(this.changes(None, Keyed { key: Some(&this.key.canonical), change }, false))
+        this.changes(None, Keyed { key: Some(&this.key.canonical), change }, false)
     }
 
     fn changes<'d>(&'d self, former_key: Option<(&'d [u8], &'d [u8])>, change: Keyed<'d>, by_offset: bool) -> Decoded<'d> {

@@ -27,6 +27,10 @@ pub(super) struct Envelope<'a> {
     pub(super) before: Option<Image<'a>>,
     /// The row, or `None` for null.
     pub(super) after: Option<Image<'a>>,
+    /// The row where it is a document in a string, as MongoDB's are.
+    pub(super) document: Option<JsonStr<'a>>,
+    /// What an update altered of a document, an object.
+    pub(super) description: Option<&'a str>,
     pub(super) source: Source<'a>,
     pub(super) transaction: Option<JsonStr<'a>>,
     pub(super) transaction_order: Option<i64>,
@@ -44,6 +48,7 @@ enum Member {
     After,
     Source,
     Transaction,
+    Description,
     Op,
     Time,
     Status,
@@ -61,6 +66,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("\"ts_ms\":", Member::Time),
     ("\"ts_us\":", Member::Other),
     ("\"ts_ns\":", Member::Other),
+    ("\"updateDescription\":", Member::Description),
     ("\"status\":", Member::Status),
     ("\"ddl\":", Member::SchemaChange),
     ("\"tableChanges\":", Member::SchemaChange),
@@ -211,7 +217,7 @@ impl<'a> Envelope<'a> {
                 }
                 Some(Member::Before) => {
                     envelope.once(2, "before")?;
-                    envelope.before = row(scanner.value().map_err(json)?)?;
+                    envelope.before = row(scanner.value().map_err(json)?, &mut None)?;
                 }
                 Some(Member::After) => {
                     envelope.once(4, "after")?;
@@ -223,12 +229,17 @@ impl<'a> Envelope<'a> {
                         envelope.after = Some(Image::Json(scanner.up_to(&ahead)));
                         *scanner = ahead;
                     } else {
-                        envelope.after = row(scanner.value().map_err(json)?)?;
+                        envelope.after = row(scanner.value().map_err(json)?, &mut envelope.document)?;
                     }
                 }
                 Some(Member::Op) => {
                     envelope.once(8, "op")?;
                     envelope.op = if let Token::String(op) = scanner.value().map_err(json)? { Some(op) } else { None };
+                }
+                Some(Member::Description) => {
+                    if let Token::Object(text) = scanner.value().map_err(json)? {
+                        envelope.description = Some(text);
+                    }
                 }
                 Some(Member::Transaction) => {
                     if let Token::Object(text) = scanner.value().map_err(json)? {
@@ -321,6 +332,11 @@ impl<'a> Envelope<'a> {
                 (member, ..) => {
                     let datum = top.datum(at).map_err(invalid)?;
                     match member {
+                        Member::After => {
+                            if let Datum::Text(raw) = datum {
+                                envelope.document = Some(JsonStr { raw, escaped: false });
+                            }
+                        }
                         Member::Status => envelope.is_transaction |= matches!(datum, Datum::Text(_)),
                         Member::SchemaChange => envelope.is_schema_change = true,
                         Member::Time => envelope.is_timed = true,
@@ -377,10 +393,14 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn row(token: Token<'_>) -> Result<Option<Image<'_>>, Reject> {
+fn row<'a>(token: Token<'a>, document: &mut Option<JsonStr<'a>>) -> Result<Option<Image<'a>>, Reject> {
     match token {
         Token::Null => Ok(None),
         Token::Object(text) => Ok(Some(Image::Json(text))),
+        Token::String(text) => {
+            *document = Some(text);
+            Ok(None)
+        }
         _ => Err(Reject::new(Code::EnvelopeInvalid, "a row is not an object")),
     }
 }
@@ -411,7 +431,7 @@ mod tests {
         assert_eq!(kind(r#"{"op":"x"}"#), Err(Code::EnvelopeUnknownOp));
         assert_eq!(kind(r#"{"op":null}"#), Err(Code::EnvelopeUnknownOp));
         assert_eq!(kind(r#"{"op":"c","op":"d"}"#), Err(Code::JsonDuplicateKey));
-        assert_eq!(kind(r#"{"op":"c","after":"{\"_id\":1}"}"#), Err(Code::EnvelopeInvalid));
+        assert_eq!(kind(r#"{"op":"c","after":[1]}"#), Err(Code::EnvelopeInvalid));
         assert_eq!(kind(r#"{"op":"t","source":{"lsn":2,"table":"t"}}"#), Ok(Kind::Truncate));
     }
 

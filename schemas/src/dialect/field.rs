@@ -12,7 +12,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use super::layout::Items;
 use super::plan::MOVED_FREELY;
 use super::reject::Fault;
-use super::{geometry, temporal};
+use super::{extended, geometry, temporal};
 use crate::decimal::{self, Decimal};
 use crate::json::{self, JsonStr, Scanner, Token};
 use crate::row;
@@ -71,6 +71,8 @@ pub(super) enum WireOf<A> {
     Bits,
     /// A struct of well-known binary and the number of its reference system (case DEC-15).
     Geometry,
+    /// A value of MongoDB's documents, which says its own type.
+    Extended,
     /// Elements, one behind the other.
     Array(A),
     /// No schema part: whatever a connector may write for the declared type.
@@ -105,6 +107,7 @@ macro_rules! same {
             WireOf::Iso => WireOf::Iso,
             WireOf::Bits => WireOf::Bits,
             WireOf::Geometry => WireOf::Geometry,
+            WireOf::Extended => WireOf::Extended,
             WireOf::Declared { decimal_strings, binary_strings, zero_dates } => WireOf::Declared { decimal_strings, binary_strings, zero_dates },
             $array => $otherwise,
         })
@@ -415,6 +418,7 @@ fn read_present<'s>(wire: Wire, ty: LogicalType, token: Token<'s>, unpacked: &'s
             geometry::extend(bytes, srid)?;
             Value::Bytes(bytes)
         }
+        Wire::Extended => extended::read(ty, token, unpacked)?,
         Wire::Array(wire) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
             // A marker stands for the whole array, never for an element.
             put_element(ty, read_present(wire.widen(), ty, token, unpacked)?, out)
@@ -430,7 +434,7 @@ fn is_zero_date(ty: LogicalType, token: &Token<'_>) -> bool {
 
 /// Without a schema part the declared type says what a token means: integers in the unit of the type's digits (3 millis, 6 micros, 9
 /// nanos), days for dates, or ISO text; documents as text or as they stand.
-fn declared<'s>(
+pub(super) fn declared<'s>(
     ty: LogicalType,
     token: Token<'s>,
     decimal_strings: DecimalStrings,
@@ -502,7 +506,7 @@ fn declared<'s>(
 }
 
 /// Reads the elements of a JSON array; `put` writes one that is not NULL.
-fn json_array<'s>(
+pub(super) fn json_array<'s>(
     ty: LogicalType,
     token: &Token<'_>,
     unpacked: &'s mut Unpacked,
@@ -524,7 +528,7 @@ fn json_array<'s>(
 }
 
 /// Writes an element. Those that ask for many digits are refused: they have no part in the budget of their record.
-fn put_element(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) fn put_element(ty: LogicalType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     if let (LogicalType::Decimal { scale, .. }, Value::Decimal(v)) = (ty, &value)
         && (i64::from(v.scale) - i64::from(scale)).unsigned_abs() > MOVED_FREELY.into()
         && !v.is_zero()

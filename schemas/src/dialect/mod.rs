@@ -44,6 +44,7 @@ mod connect;
 mod decoder;
 mod document;
 mod envelope;
+mod extended;
 mod field;
 mod flattened;
 mod geometry;
@@ -62,6 +63,9 @@ mod tests;
 
 /// What Debezium sends for a value that the database did not give it, unless the connector says otherwise.
 pub const PLACEHOLDER: &str = "__debezium_unavailable_value";
+
+/// The column of whole documents where none is named.
+const DOCUMENT: &str = "document";
 
 /// How many columns a reason names before it only counts the rest.
 const NAMED_MAX: usize = 50;
@@ -139,6 +143,8 @@ pub struct Options {
     pub key_format: KeyFormat,
     /// Columns that hold headers of the records, by the header's name; plain records only.
     pub headers: Vec<(String, String)>,
+    /// The column that holds whole documents of MongoDB; where none is named and no type declared, there is one all the same.
+    pub document: Option<String>,
     /// Width of the ids of a schema registry; `None` where there is no registry.
     pub registry: Option<IdBytes>,
 }
@@ -167,6 +173,7 @@ impl Options {
             encoding: Encoding::default(),
             key_format: KeyFormat::default(),
             headers: Vec::new(),
+            document: None,
             registry: None,
         }
     }
@@ -184,6 +191,11 @@ impl Options {
     fn leaves_out(&self, name: &str) -> bool {
         let is_added = self.dialect == Dialect::Flattened && name.starts_with(flattened::PREFIX) && declared_type(self, name).is_none();
         is_added || self.exclude.iter().any(|excluded| excluded == name)
+    }
+
+    /// The column of whole documents.
+    fn document_column(&self) -> Option<&str> {
+        self.document.as_deref().or(if self.types.iter().any(|(name, _)| name != "_id") { None } else { Some(DOCUMENT) })
     }
 
     /// The column that a record key is which has no members: the only one of the table's key.

@@ -111,6 +111,11 @@ impl Plan {
         Self { beside, ..self }
     }
 
+    /// All fields.
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
     /// The fields that records have.
     pub(super) fn present(&self) -> &[Field] {
         &self.fields[..self.fields.len() - self.lacking]
@@ -348,6 +353,12 @@ impl Row {
             self.put(plan, member, token.map(Datum::Json), writer)?;
         }
         (members.len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
+    }
+
+    /// Writes a row whose members have been found already; those that are `None` were not sent.
+    pub(super) fn write_found<'a>(&mut self, plan: &Plan, data: impl Iterator<Item = Option<Datum<'a>>>, writer: &mut Writer) -> Result<(), Reject> {
+        self.start(plan);
+        data.enumerate().try_for_each(|(member, datum)| self.put(plan, member, datum, writer))
     }
 
     /// Appends the value of one key column to a key.

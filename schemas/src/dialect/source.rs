@@ -14,6 +14,9 @@
 //! One thing the record does not say: rows that were written before L by a transaction which was open when the slot was made at L, and which
 //! is the first to commit behind it. They come as `[null, l]` with `l < L`, so they rank below the snapshot's row although they are newer.
 //!
+//! MongoDB: (millis, ordinal) of the cluster's time, which orders all changes of a collection; those of one transaction share it, and keep the order of
+//! their records.
+//!
 //! MySQL and MariaDB: (number of the binlog file, position of the event, row within it); a transaction id names, it does not order.
 
 use super::field::Datum;
@@ -78,6 +81,7 @@ pub(super) enum Member {
     Lsn,
     Position,
     Row,
+    Ordinal,
     Nanos,
     Micros,
     Millis,
@@ -109,6 +113,8 @@ const MEMBERS: &[(&str, Member)] = &[
     ("\"row\":", Member::Row),
     ("\"thread\":", Member::Other),
     ("\"query\":", Member::Other),
+    ("\"ord\":", Member::Ordinal),
+    ("\"collection\":", Member::Table),
 ];
 
 /// What `source.snapshot` says of a snapshot read.
@@ -145,7 +151,7 @@ impl<'a> Source<'a> {
                 Some(Member::File) => source.file = string(&token),
                 Some(Member::Lsn) => source.lsn = digits(&token),
                 Some(Member::Position) => source.position = digits(&token),
-                Some(Member::Row) => source.row = digits(&token),
+                Some(Member::Row | Member::Ordinal) => source.row = digits(&token),
                 Some(Member::Nanos) => source.nanos = digits(&token),
                 Some(Member::Micros) => source.micros = digits(&token),
                 Some(Member::Millis) => source.millis = digits(&token),
@@ -168,7 +174,7 @@ impl<'a> Source<'a> {
 
     /// Whether a member that is absent, where that may stand for NULL or zero, is zero: a place in the binlog may be, an id or a time never is.
     pub(super) fn is_zero(name: &str) -> bool {
-        matches!(Self::member(name), Member::Position | Member::Row)
+        matches!(Self::member(name), Member::Position | Member::Row | Member::Ordinal)
     }
 
     /// Takes a member in.
@@ -203,7 +209,7 @@ impl<'a> Source<'a> {
             Member::File => self.file = text(),
             Member::Lsn => self.lsn = number(),
             Member::Position => self.position = number(),
-            Member::Row => self.row = number(),
+            Member::Row | Member::Ordinal => self.row = number(),
             Member::Nanos => self.nanos = number(),
             Member::Micros => self.micros = number(),
             Member::Millis => self.millis = number(),
@@ -241,7 +247,7 @@ impl<'a> Source<'a> {
     pub(super) fn is_by_offset(&self, order: Order) -> bool {
         match order {
             Order::Dialect => false,
-            Order::DialectElseOffset => !matches!(self.connector(), "postgresql" | "mysql" | "mariadb"),
+            Order::DialectElseOffset => !matches!(self.connector(), "postgresql" | "mysql" | "mariadb" | "mongodb"),
             Order::Offset => true,
         }
     }
@@ -273,6 +279,11 @@ impl<'a> Source<'a> {
                 let fits = file < 1 << (63 - BINLOG_POSITION_BITS) && position < 1 << BINLOG_POSITION_BITS;
                 let id = if is_full && fits { i64::try_from(file << BINLOG_POSITION_BITS | position).ok() } else { None };
                 Ok((Sequence::of_dialect(epoch, file, position, number(self.row).unwrap_or(0)), id))
+            }
+            "mongodb" => {
+                let place = number::<u64>(self.millis).zip(number::<u64>(self.row));
+                let (millis, ordinal) = place.ok_or_else(|| refuse("the source block holds no `ts_ms` and `ord`"))?;
+                Ok((Sequence::of_dialect(epoch, millis, ordinal, 0), None))
             }
             _ => Err(refuse("events of this connector carry no order that is known here")),
         }

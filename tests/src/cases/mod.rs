@@ -11,6 +11,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub(crate) use self::file::Table;
 use self::file::{Case, STORES};
 pub use self::run::status;
 use self::run::{Verdict, Verdicts};

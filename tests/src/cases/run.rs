@@ -73,6 +73,7 @@ fn file(topology: &Topology, registry: &str, tables: &[(String, &Table)]) -> Str
         let kind = match table.connector.as_str() {
             "postgresql" => "postgresql",
             "mysql" | "mariadb" => "mysql",
+            "mongodb" => "mongodb",
             _ => "kafka",
         };
         let mut cdc = table.cdc.clone();

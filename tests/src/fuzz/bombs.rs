@@ -260,7 +260,7 @@ fn members_without_end() {
     let mut bomb = row("declared members", &declared);
     bomb.options.types.extend((0..declared.matches(':').count()).map(|n| (n.to_string(), LogicalType::Int32)));
     bombs.push(bomb);
-    for dialect in [Dialect::Flattened, Dialect::Maxwell, Dialect::Canal, Dialect::Plain] {
+    for dialect in [Dialect::Flattened, Dialect::Maxwell, Dialect::Canal, Dialect::Plain, Dialect::Mongodb] {
         bombs.push(Bomb::json("members of another dialect", &types, format!("{{\"type\":\"insert\",\"id\":1{many}}}"), None).dialect(dialect));
         bombs.push(
             Bomb::json("rows of another dialect", &types, format!("{{\"type\":\"insert\",\"data\":{{\"id\":1{many}}}}}"), None).dialect(dialect),

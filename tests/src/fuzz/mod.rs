@@ -156,6 +156,7 @@ targets! {
     maxwell: records::maxwell(),
     canal: records::canal(),
     plain: records::plain(),
+    mongodb: records::mongodb(),
     record_keys: records::keys(),
     capture_lines: texts::capture_lines(),
     json_scanner: texts::json_scanner(),

@@ -242,18 +242,23 @@ fn hard_cases(with_schema: bool) -> Vec<Topic> {
         if table.avro_schemas().is_some() || types.is_some() == with_schema {
             continue;
         }
-        let declared = types.into_iter().flatten().filter_map(|(name, ty)| Some((name.clone(), ty.as_str()?.parse().ok()?)));
-        let options = Options { types: declared.collect(), topic: "case.t".to_owned(), ..Options::new("t") };
-        let record = |r: crate::harness::kafka::Record| capture::Record {
-            key: r.key,
-            value: r.value,
-            headers: r.headers.into_iter().map(|(name, value)| (name, Some(value))).collect(),
-            ..capture::Record::default()
-        };
-        let records = table.produced("case.t", "t", (1, 2)).into_iter().map(record).collect();
-        topics.push(Topic { options, registry: Arc::default(), records });
+        topics.push(hard_case(table));
     }
     topics
+}
+
+fn hard_case(table: &cases::Table) -> Topic {
+    let types = table.declare.get("columns").and_then(|c| c.get("types")).and_then(|t| t.as_object());
+    let declared = types.into_iter().flatten().filter_map(|(name, ty)| Some((name.clone(), ty.as_str()?.parse().ok()?)));
+    let options = Options { types: declared.collect(), topic: "case.t".to_owned(), ..Options::new("t") };
+    let record = |r: crate::harness::kafka::Record| capture::Record {
+        key: r.key,
+        value: r.value,
+        headers: r.headers.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+        ..capture::Record::default()
+    };
+    let records = table.produced("case.t", "t", (1, 2)).into_iter().map(record).collect();
+    Topic { options, registry: Arc::default(), records }
 }
 
 fn with_schema_topics() -> Vec<Topic> {
@@ -328,9 +333,21 @@ fn plain_topics() -> Vec<Topic> {
     rows.chain(own).collect()
 }
 
+/// Documents of MongoDB: those of the hard cases, as columns and as they are.
+fn mongodb_topics() -> Vec<Topic> {
+    let is_mongodb = |table: &&cases::Table| table.connector == "mongodb";
+    let topics = cases::read().values().flat_map(|case| &case.tables).filter(is_mongodb).map(hard_case).map(|topic| {
+        let options = Options { dialect: Dialect::Mongodb, connector: "mongodb", types_are_columns: true, ..topic.options };
+        Topic { options, ..topic }
+    });
+    let topics: Vec<Topic> = topics.collect();
+    let whole = topics.clone().into_iter().map(|topic| Topic { options: Options { types: Vec::new(), ..topic.options }, ..topic });
+    topics.iter().cloned().chain(whole).collect()
+}
+
 /// Keys alone: a null value deletes what its key names.
 fn key_topics() -> Vec<Topic> {
-    let mut topics = [json_topics(), with_schema_topics(), avro_topics(), flattened_topics(), plain_topics()].concat();
+    let mut topics = [json_topics(), with_schema_topics(), avro_topics(), flattened_topics(), plain_topics(), mongodb_topics()].concat();
     for record in topics.iter_mut().flat_map(|t| &mut t.records) {
         record.value = None;
         record.headers.clear();
@@ -364,6 +381,10 @@ pub(super) fn canal() -> Target {
 
 pub(super) fn plain() -> Target {
     target("plain", || run(plain_topics()), plain_topics())
+}
+
+pub(super) fn mongodb() -> Target {
+    target("mongodb", || run(mongodb_topics()), mongodb_topics())
 }
 
 pub(super) fn keys() -> Target {

@@ -15,7 +15,7 @@ use super::{Duration, Field, FirstBuild, SecretText, UrlText};
 pub struct Source {
     /// Name in tables, metrics and commands. Required, unique without case. 1 to 63 of letters, digits, `_`, `-`.
     pub id: Field<String>,
-    /// What the source is. Required. Supported so far: `postgresql`, `mysql`, `kafka`.
+    /// What the source is. Required. Supported so far: `postgresql`, `mysql`, `mongodb`, `kafka`.
     #[serde(rename = "type")]
     pub kind: Field<SourceType>,
     /// How changes are learnt. Default: `defaults.change_signal`, else `ttl`. Supported so far: `debezium`, `kafka`.
@@ -138,7 +138,7 @@ pub struct Cdc {
     pub topic_prefix: Field<String>,
     /// What carries the changes. Default and only choice: `kafka`.
     pub transport: Field<Transport>,
-    /// What the records of its topics look like. Default: `debezium`.
+    /// What the records of its topics look like. Default: `debezium`, of a source of type `mongodb` `mongodb`.
     pub dialect: Field<Dialect>,
     /// What the values of its topics are written in. Default: `auto`, each value tells by its first byte.
     pub format: Field<Format>,
@@ -167,6 +167,8 @@ pub enum Dialect {
     Canal,
     /// Rows of JSON or Avro, ordered by their offsets: a value is an upsert, a null value deletes what its key names.
     Plain,
+    /// Debezium's events of MongoDB, whose rows are documents.
+    Mongodb,
 }
 
 impl Dialect {
@@ -178,6 +180,7 @@ impl Dialect {
             Self::Maxwell => "maxwell",
             Self::Canal => "canal",
             Self::Plain => "plain",
+            Self::Mongodb => "mongodb",
         }
     }
 }

@@ -125,6 +125,8 @@ pub struct ColumnRules {
     pub mask: Field<Entries<String>>,
     /// New names of columns in log and replicas, by their names in the source; all else here goes by the latter. Default: none.
     pub rename: Field<Entries<String>>,
+    /// Column that holds the whole document as extended JSON; of MongoDB's only. Default: `document` where no column's type is declared, else none.
+    pub document: Field<String>,
     /// Columns that hold a header of the record, by the header's name; of plain records only. Their type is text unless it is declared. Default: none.
     pub headers: Field<Entries<String>>,
 }

@@ -266,6 +266,8 @@ pub struct ColumnRulesPlan {
     pub exclude: Vec<String>,
     /// New names, by old name.
     pub rename: Vec<(String, String)>,
+    /// The column that holds whole documents, where it is named.
+    pub document: Option<String>,
     /// Columns that hold a header of the record, and the header's name; of plain records only.
     pub headers: Vec<(String, String)>,
     /// Columns of which only masks are shown, and the salt of these.

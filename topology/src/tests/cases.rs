@@ -126,6 +126,8 @@ const CASES: &[Case] = cases! {
         ("topology.not_supported_yet", "sources[0].cdc.format", "avro");
     "Protobuf of a dialect of JSON": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, dialect: canal, format: protobuf }";
         ("topology.not_supported_yet", "sources[0].cdc.format", "protobuf");
+    "documents of rows": "    replicas:" => "    columns: { document: doc }\n    replicas:";
+        ("topology.bad_value", "tables[0].columns.document", "doc");
     "headers beside an envelope": "    replicas:" => "    columns: { headers: { trace: x-trace, __LF_X: x-lf } }\n    replicas:";
         ("topology.bad_value", "tables[0].columns.headers", "{ trace"),
         ("scd.reserved_column", "tables[0].columns.headers.__LF_X", "__LF_X");

@@ -27,6 +27,9 @@ pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>, d
             for (name, new) in map.rename.get().map_or(&[][..], |entries| &entries.0) {
                 rules.rename(name, new);
             }
+            if let (Some((column, at)), dialect) = (map.document.given(), dialect) {
+                rules.document(column, at, dialect);
+            }
             for (column, header) in map.headers.get().map_or(&[][..], |entries| &entries.0) {
                 rules.header(column, header);
             }
@@ -38,6 +41,7 @@ pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>, d
                 rules.sound = false;
             }
             let is_broken = matches!(map.headers, Field::Broken(_))
+                || matches!(map.document, Field::Broken(_))
                 || matches!(map.exclude, Field::Broken(_))
                 || matches!(map.mask, Field::Broken(_))
                 || matches!(map.rename, Field::Broken(_));
@@ -94,6 +98,18 @@ impl Rules<'_> {
             self.sound = false;
         } else if name != new {
             self.plan.rename.push((name.to_owned(), new.to_owned()));
+        }
+    }
+
+    fn document(&mut self, column: &str, at: &At, dialect: Option<Dialect>) {
+        if let Some(dialect) = dialect.filter(|dialect| *dialect != Dialect::Mongodb) {
+            let message = format!("documents are MongoDB's rows, and these are {}", dialect.as_str());
+            self.cx.error(at, Code::BadValue, message, "remove it, or write type: mongodb at the source");
+            self.sound = false;
+        } else if column_name(self.cx, column, at) {
+            self.plan.document = Some(column.to_owned());
+        } else {
+            self.sound = false;
         }
     }
 

@@ -68,8 +68,8 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
     };
     let kind = kind?;
     match kind {
-        SourceType::Kafka | SourceType::Postgresql | SourceType::Mysql => signal::check_source(cx, source, at, kind),
-        SourceType::Mongodb | SourceType::Cosmosdb | SourceType::Websocket | SourceType::Ingest | SourceType::Files | SourceType::Duckdb => {
+        SourceType::Kafka | SourceType::Postgresql | SourceType::Mysql | SourceType::Mongodb => signal::check_source(cx, source, at, kind),
+        SourceType::Cosmosdb | SourceType::Websocket | SourceType::Ingest | SourceType::Files | SourceType::Duckdb => {
             let at = source.kind.at().unwrap_or(at);
             unsupported::not_yet(cx, at, &format!("a source of type {}", kind.as_str()));
             return None;
@@ -85,7 +85,7 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         id: id?,
         kind,
         topic_prefix,
-        dialect: cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(Dialect::Debezium),
+        dialect: cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(if kind == SourceType::Mongodb { Dialect::Mongodb } else { Dialect::Debezium }),
         format: cdc.and_then(|cdc| cdc.format.copied()).unwrap_or(Format::Auto),
         key_format: cdc.and_then(|cdc| cdc.key_format.copied()).unwrap_or(KeyFormat::Auto),
         binary_handling_mode: cdc.and_then(|cdc| cdc.binary_handling_mode.copied()),

@@ -40,6 +40,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(words::KeyFormat::Long) => KeyFormat::Int64,
     };
     options.headers = table.rules.headers.clone();
+    options.document = table.rules.document.clone();
     options.registry = plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });
     let kind = source.map(|s| s.kind);
     options.source_table = table.source_table.clone();
@@ -49,6 +50,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
     options.connector = match kind {
         Some(SourceType::Postgresql) => "postgresql",
         Some(SourceType::Mysql) => "mysql",
+        Some(SourceType::Mongodb) => "mongodb",
         _ => "",
     };
     options.dialect = match source.map(|s| s.dialect) {
@@ -57,6 +59,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(Dialect::Maxwell) => dialect::Dialect::Maxwell,
         Some(Dialect::Canal) => dialect::Dialect::Canal,
         Some(Dialect::Plain) => dialect::Dialect::Plain,
+        Some(Dialect::Mongodb) => dialect::Dialect::Mongodb,
     };
     // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
     let is_plain = kind == Some(SourceType::Kafka) && table.primary_key.is_none();
@@ -64,7 +67,7 @@ pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
     let has_no_place = match options.dialect {
         dialect::Dialect::Maxwell => table.primary_key.is_none(),
         dialect::Dialect::Canal | dialect::Dialect::Plain => true,
-        dialect::Dialect::Debezium | dialect::Dialect::Flattened => false,
+        dialect::Dialect::Debezium | dialect::Dialect::Flattened | dialect::Dialect::Mongodb => false,
     };
     options.order = match (has_no_place, is_plain) {
         (true, _) => Order::Offset,
