@@ -570,7 +570,7 @@ fn message_name<'a>(schema: &'a Schema, field: &Field) -> &'a str {
     if let Kind::Message(id) = field.kind { &schema.message(id).name } else { "" }
 }
 
-fn primitive<'a>(scalar: Scalar, field: &'a Field) -> &'a str {
+fn primitive(scalar: Scalar, field: &Field) -> &str {
     match scalar {
         Scalar::Bool => "boolean",
         Scalar::Int32 | Scalar::Sint32 | Scalar::Sfixed32 => match field.parameters.get("connect.type").map(String::as_str) {
