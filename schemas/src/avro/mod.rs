@@ -4,6 +4,7 @@
 //! lengths and counts are held against the bytes that are left, and what a record may cost is bounded by its own length.
 
 pub use frame::{Frame, FrameError, IdBytes, frame};
+pub(crate) use schema::SYMBOL_BYTES_MAX;
 pub use schema::{Kind, Member, Node, NodeId, Reference, Schema, SchemaError};
 pub use skip::Budget;
 

@@ -12,6 +12,8 @@ use serde_json::{Map, Value as Json};
 const TEXT_BYTES_MAX: usize = 1 << 20;
 /// The most objects that it may have; a table of as many columns as may be has no more than three for each.
 const OBJECTS_MAX: usize = 40_000;
+/// The longest symbol of an enum, of which a byte of a record may be short: no database has longer ones.
+pub(crate) const SYMBOL_BYTES_MAX: usize = 1 << 10;
 /// The deepest that types are written within each other.
 const DEPTH_MAX: usize = 64;
 
@@ -209,7 +211,11 @@ impl Parser {
             }
             "enum" => {
                 let symbols = of("symbols")?.as_array().map(Vec::as_slice).unwrap_or_default();
-                node.kind = Kind::Enum(symbols.iter().map(|s| s.as_str().unwrap_or_default().to_owned()).collect());
+                let symbols: Vec<String> = symbols.iter().map(|s| s.as_str().unwrap_or_default().to_owned()).collect();
+                if symbols.iter().any(|symbol| symbol.len() > SYMBOL_BYTES_MAX) {
+                    return Err(SchemaError::Type(format!("an enum with a symbol of more than {SYMBOL_BYTES_MAX} bytes")));
+                }
+                node.kind = Kind::Enum(symbols);
                 return self.name(object, namespace, node).map(|(id, _)| id);
             }
             "record" | "error" => {

@@ -63,8 +63,9 @@ impl Layout {
         Self { schema: Arc::clone(schema), members: vec![Take::of(schema, schema.root())] }
     }
 
-    /// Hands over the members of the record that stands next, in their order; the symbol of an enum by its index.
-    #[inline]
+    /// Hands over the members of the record that stands next, in their order; the symbol of an enum by its index. Always in line: it is the loop
+    /// over the values of every row.
+    #[inline(always)]
     pub(super) fn each<'a, E>(
         &self,
         reader: &mut Reader<'a>,
@@ -73,7 +74,10 @@ impl Layout {
         mut give: impl FnMut(usize, Datum<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         for (member, take) in self.members.iter().enumerate() {
-            give(member, take.take(&self.schema, reader, budget).map_err(&wire)?)?;
+            match take.take(&self.schema, reader, budget) {
+                Ok(datum) => give(member, datum)?,
+                Err(error) => return Err(wire(error)),
+            }
         }
         Ok(())
     }
@@ -86,9 +90,6 @@ impl Layout {
     /// The text of a symbol, the elements of an array; anything else as it is.
     #[inline]
     pub(super) fn named<'a>(&'a self, member: usize, datum: Datum<'a>) -> Result<Datum<'a>, WireError> {
-        if !matches!(datum, Datum::Blocks(_) | Datum::Symbol(_)) {
-            return Ok(datum);
-        }
         let take = self.members.get(member).ok_or(WireError::Index)?;
         if let Datum::Blocks(blocks) = datum {
             let Kind::Array(item) = self.schema.node(take.node).kind else { return Err(WireError::Index) };

@@ -144,7 +144,7 @@ impl Decoder {
     pub fn decode<'d>(&'d mut self, record: Record<'d>) -> Result<Decoded<'d>, Reject> {
         self.after.trim();
         self.before.trim();
-        self.writer.trim();
+        self.writer.begin(record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len));
         self.more.clear();
         match self.options.dialect {
             Dialect::Debezium => self.debezium(&record),

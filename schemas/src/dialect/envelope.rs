@@ -121,7 +121,7 @@ impl Layouts {
     /// A plain row, all of which is read.
     pub(super) fn row_of<'a>(&self, body: &'a [u8], slots: &mut Vec<Slot>) -> Result<Option<Image<'a>>, Reject> {
         let mut reader = Reader::new(body);
-        let read = self.top.each(&mut reader, &mut Budget::of(body.len()), slots, |_, _| {}).and_then(|()| reader.finish());
+        let read = self.top.each(&mut reader, &mut Budget::of(body.len()), slots, |_, _| Ok(())).and_then(|()| reader.finish());
         read.map_err(|e| self.top.invalid("value", e))?;
         Ok(self.row.as_ref().map(|row| Image::Registered(body, Arc::clone(row))))
     }
@@ -139,6 +139,7 @@ impl Layouts {
             if let Some(name) = &self.added[member] {
                 adding.take(name, datum);
             }
+            Ok(())
         };
         let read = self.top.each(&mut reader, &mut Budget::of(body.len()), slots, take).and_then(|()| reader.finish());
         read.map_err(|e| self.top.invalid("value", e))?;
@@ -307,17 +308,23 @@ impl<'a> Envelope<'a> {
                 }
                 (Member::Source, _, Some((block, steps)), _) => {
                     let read = |reader: &mut Reader<'a>, budget: &mut Budget| {
-                        let put = |member: usize, datum| envelope.source.put(steps[member], datum);
+                        let put = |member: usize, datum| {
+                            envelope.source.put(steps[member], datum);
+                            Ok(())
+                        };
                         block.each(reader, budget, slots, put).map_err(invalid).map(|()| true)
                     };
                     let _ = top.record(at, invalid, read, |reader, budget| block.pass(reader, budget))?;
                 }
                 (Member::Transaction, _, _, Some((block, steps))) => {
                     let read = |reader: &mut Reader<'a>, budget: &mut Budget| {
-                        let put = |member: usize, datum| match (steps[member], datum) {
-                            (Some(false), Datum::Text(raw)) => envelope.transaction = Some(JsonStr { raw, escaped: false }),
-                            (Some(true), Datum::Integer(order)) => envelope.transaction_order = Some(order),
-                            _ => {}
+                        let put = |member: usize, datum| {
+                            match (steps[member], datum) {
+                                (Some(false), Datum::Text(raw)) => envelope.transaction = Some(JsonStr { raw, escaped: false }),
+                                (Some(true), Datum::Integer(order)) => envelope.transaction_order = Some(order),
+                                _ => {}
+                            }
+                            Ok(())
                         };
                         block.each(reader, budget, slots, put).map_err(invalid).map(|()| true)
                     };

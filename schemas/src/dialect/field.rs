@@ -283,6 +283,8 @@ pub(super) struct Unpacked {
     pub(super) text: String,
     pub(super) bytes: Vec<u8>,
     pub(super) items: Vec<u8>,
+    /// How many bytes the elements of arrays may still come to: an element of one byte may stand for a long text that only a schema has.
+    pub(super) elements: usize,
     /// How many values had a fraction of a second that was finer than their type's micros.
     pub(super) cut: u64,
 }
@@ -556,11 +558,13 @@ impl<'s> Elements<'s> {
 
     fn add(&mut self, put: impl FnOnce(LogicalType, &mut Unpacked, &mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
         self.len += 1;
-        put(self.element.widen(), self.unpacked, &mut self.items)
+        put(self.element.widen(), self.unpacked, &mut self.items)?;
+        if self.items.len() > self.unpacked.elements { Err(Fault::Range) } else { Ok(()) }
     }
 
     fn value(self) -> Value<'s> {
         let Self { element, len, items, unpacked } = self;
+        unpacked.elements -= items.len();
         unpacked.items = items;
         Value::Array(Array { element, len, items: &unpacked.items })
     }

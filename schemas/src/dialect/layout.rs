@@ -79,18 +79,14 @@ pub(super) enum Layout {
 
 impl Layout {
     /// Hands over the members of the record that stands next, in their order, as they are: symbols by their place, arrays as bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn each<'a>(
         &self,
         reader: &mut Reader<'a>,
         budget: &mut Budget,
         slots: &mut Vec<Slot>,
-        mut give: impl FnMut(usize, Datum<'a>),
+        give: impl FnMut(usize, Datum<'a>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
-        let give = |member, datum| {
-            give(member, datum);
-            Ok(())
-        };
         match self {
             Self::Avro(layout) => layout.each(reader, budget, std::convert::identity, give),
             Self::Protobuf(layout) => layout.each(reader, slots, std::convert::identity, give),
@@ -98,7 +94,7 @@ impl Layout {
     }
 
     /// Hands over the values of the record that stands next, in their order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn each_value(
         &self,
         reader: &mut Reader<'_>,
@@ -109,11 +105,17 @@ impl Layout {
         match self {
             Self::Avro(layout) => {
                 let invalid = |e| invalid(Code::AvroInvalid, "row", e);
-                layout.each(reader, budget, invalid, |member, datum| give(member, layout.named(member, datum).map_err(invalid)?))
+                layout.each(reader, budget, invalid, |member, datum| match datum {
+                    Datum::Blocks(_) | Datum::Symbol(_) => give(member, layout.named(member, datum).map_err(invalid)?),
+                    datum => give(member, datum),
+                })
             }
             Self::Protobuf(layout) => {
                 let invalid = |e| invalid(Code::ProtobufInvalid, "row", e);
-                layout.each(reader, slots, invalid, |member, datum| give(member, layout.named(member, datum).map_err(invalid)?))
+                layout.each(reader, slots, invalid, |member, datum| match datum {
+                    Datum::Blocks(_) | Datum::Symbol(_) => give(member, layout.named(member, datum).map_err(invalid)?),
+                    datum => give(member, datum),
+                })
             }
         }
     }

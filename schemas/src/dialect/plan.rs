@@ -172,6 +172,9 @@ pub(super) struct Writer {
 
 /// How many digits the decimals of one record may be moved by to the scales of their columns: a few bytes, `1e139000`, may ask for as many.
 const MOVED_DIGITS_MAX: u32 = 1 << 20;
+/// What the elements of the arrays of one record may come to: so many bytes, and so often as many as the record has.
+const ELEMENTS_BYTES_FREE: usize = 4 << 20;
+const ELEMENTS_FACTOR: usize = 4;
 /// A move by so few digits is arithmetic on one word.
 pub(super) const MOVED_FREELY: u32 = 38;
 
@@ -183,9 +186,10 @@ impl Writer {
         Self { placeholder, unpacked: Unpacked::default(), slots: Vec::new(), masked: Default::default(), digits: MOVED_DIGITS_MAX }
     }
 
-    /// Gives back what an uncommonly large value has needed.
-    pub(super) fn trim(&mut self) {
+    /// Begins with a record of so many bytes: gives back what an uncommonly large value has needed.
+    pub(super) fn begin(&mut self, bytes: usize) {
         self.digits = MOVED_DIGITS_MAX;
+        self.unpacked.elements = ELEMENTS_BYTES_FREE + ELEMENTS_FACTOR * bytes;
         let Unpacked { text, bytes, items, .. } = &mut self.unpacked;
         if text.capacity() > BUFFER_BYTES_MAX {
             *text = String::new();

@@ -10,7 +10,7 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
 use super::{known, meta};
-use crate::avro::Reference;
+use crate::avro::{Reference, SYMBOL_BYTES_MAX};
 use crate::wire::{Reader, WireError};
 
 /// The longest text of a schema that is looked at, with what it refers to.
@@ -126,6 +126,9 @@ pub enum SchemaError {
     /// A name that nothing has.
     #[error("type {0:?} is named and nowhere described")]
     Unknown(String),
+    /// An enum whose names are longer than any database's.
+    #[error("an enum has a name of more than {SYMBOL_BYTES_MAX} bytes")]
+    Symbol,
     /// A field without name or number.
     #[error("a field of {0:?} has no name or no number")]
     Field(String),
@@ -155,6 +158,9 @@ impl Schema {
             .collect::<Result<_, _>>()?;
         for file in &known {
             let _ = builder.take_in(file);
+        }
+        if builder.schema.enums.iter().flatten().any(|(_, text)| text.len() > SYMBOL_BYTES_MAX) {
+            return Err(SchemaError::Symbol);
         }
         for file in files.iter().chain(&known) {
             builder.fill(file)?;

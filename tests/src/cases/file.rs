@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::harness::kafka::Record;
-use crate::harness::registry::{envelope_schema, framed, key_schema};
+use crate::harness::registry::{envelope_schema, framed, key_schema, protobuf_schema};
 use crate::harness::stores::{Column, Kind, Row};
 
 /// The stores by the names that the files use, and their ids in the topology.
@@ -39,6 +39,8 @@ pub struct Table {
     schema: Option<Vec<Value>>,
     /// The row's fields as Avro has them: keys and values go in the frame of a registry then.
     avro: Option<Vec<Value>>,
+    /// A schema of Protobuf: what stands behind the frames' ids is given in bytes then.
+    protobuf: Option<String>,
     /// Members of the record key.
     #[serde(default)]
     key: Vec<String>,
@@ -78,6 +80,9 @@ pub struct Sent {
     value: Option<String>,
     /// The same where it is not text.
     value_base64: Option<String>,
+    /// What stands behind the id of the value's frame, and of the key's, in base64.
+    behind_id: Option<String>,
+    key_behind_id: Option<String>,
     /// Headers.
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -153,17 +158,29 @@ impl Table {
         letters
     }
 
+    /// The schemas of keys and values that the registry has.
+    pub fn registered(&self) -> Option<(Value, Value)> {
+        let protobuf = self.protobuf.as_deref().map(protobuf_schema);
+        protobuf.map(|schema| (schema.clone(), schema)).or_else(|| self.avro_schemas())
+    }
+
     /// The schemas of keys and values in Avro.
-    pub fn avro_schemas(&self) -> Option<(Value, Value)> {
+    fn avro_schemas(&self) -> Option<(Value, Value)> {
         let fields = self.avro.as_ref()?;
         let keys: Vec<Value> = fields.iter().filter(|f| self.key.iter().any(|k| f["name"] == **k)).cloned().collect();
         Some((key_schema(&keys), envelope_schema(fields)))
     }
 
-    /// The records as they lie in the topic of a table; in Avro under these ids of the key's schema and the value's.
+    /// The records as they lie in the topic of a table; in Avro or Protobuf under these ids of the key's schema and the value's.
     pub fn produced(&self, topic: &str, table: &str, (key_id, value_id): (u32, u32)) -> Vec<Record> {
         let avro = self.avro_schemas();
+        let behind = |id: u32, bytes: &str| [&[0], &id.to_be_bytes()[..], &base64(bytes)].concat();
         let record = |(n, sent): (usize, &Sent)| {
+            if let Some(bytes) = &sent.behind_id {
+                let key = sent.key_behind_id.as_deref().map(|bytes| behind(key_id, bytes));
+                let (topic, value) = (topic.to_owned(), Some(behind(value_id, bytes)));
+                return Record { topic, partition: Some(0), offset: n as i64, key, value, headers: Vec::new() };
+            }
             if let (Some((key_schema, value_schema)), Some(text)) = (&avro, sent.value.as_ref().filter(|v| !v.is_empty())) {
                 let json = |text: &str| serde_json::from_str::<Value>(text).expect("a case holds JSON");
                 let datum = json(&self.value(n, text, table, false));

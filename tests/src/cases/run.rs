@@ -31,7 +31,7 @@ pub fn run(cases: &BTreeMap<String, Case>) -> Verdicts {
     let tables: Vec<(String, &Table)> = cases.iter().flat_map(|(id, case)| case.tables.iter().enumerate().map(|(n, t)| (name(id, n), t))).collect();
     let ids = |n: usize| (2 * n as u32 + 1, 2 * n as u32 + 2);
     let schemas = tables.iter().enumerate().filter_map(|(n, (_, table))| {
-        let ((key, value), schemas) = (ids(n), table.avro_schemas()?);
+        let ((key, value), schemas) = (ids(n), table.registered()?);
         Some([(key, schemas.0), (value, schemas.1)])
     });
     let registry = Registry::start(schemas.flatten().collect());

@@ -4,7 +4,8 @@
 
 use landfall_schemas::avro::{Budget, Schema};
 use landfall_schemas::dialect::{Decoded, Decoder, Dialect, IdBytes, Keyed, Options, Order, Record, Registered};
-use landfall_schemas::wire::{Reader, put_long};
+use landfall_schemas::protobuf::Schema as ProtobufSchema;
+use landfall_schemas::wire::{Reader, put_long, put_varint};
 use landfall_schemas::{Change, Column, LogicalType, TableSchema, change, contract, json, row};
 use landfall_topology::{Document, LookupError, check};
 
@@ -17,7 +18,7 @@ type Left = Result<usize, &'static str>;
 struct Bomb {
     name: &'static str,
     options: Options,
-    schemas: Vec<String>,
+    schemas: Vec<Registered>,
     key: Vec<u8>,
     value: Vec<u8>,
     left: Option<Left>,
@@ -89,11 +90,13 @@ impl Bomb {
             return Err(format!("{bytes} bytes are more than a record"));
         }
         let bring = |decoder: &mut Decoder| {
-            for (id, text) in (1..).zip(&self.schemas) {
-                decoder.bring(id, &Registered::Avro { text: text.clone(), references: Vec::new() });
+            for (id, schema) in (1..).zip(&self.schemas) {
+                decoder.bring(id, schema);
             }
         };
-        let schemas: usize = self.schemas.iter().map(String::len).sum();
+        let length =
+            |schema: &Registered| if let Registered::Avro { text, .. } | Registered::Protobuf { text, .. } = schema { text.len() } else { 0 };
+        let schemas: usize = self.schemas.iter().map(length).sum();
         let (mut warm, mut log) = (Decoder::new(self.options.clone()), Vec::new());
         bring(&mut warm);
         let fresh = within(bytes + schemas, || {
@@ -329,7 +332,7 @@ fn avro_without_end() {
     let bomb = |name, schema: String, body: Vec<u8>| Bomb {
         name,
         options: Options { registry: Some(IdBytes::Four), order: Order::Offset, ..Options::new("t") },
-        schemas: vec![key.to_owned(), schema],
+        schemas: [key.to_owned(), schema].map(|text| Registered::Avro { text, references: Vec::new() }).to_vec(),
         key: framed(1, &[2]),
         value: framed(2, &body),
         left: None,
@@ -366,6 +369,20 @@ fn avro_without_end() {
         bomb("a text of negative length", column("\"string\""), long(-1)),
         bomb("bytes of all there is", column("\"bytes\""), start(&[longs(&[1_000_000]), vec![0xFF; 1_000_000]].concat())),
         bomb("a fixed that is longer than memory", column(r#"{"type":"fixed","name":"F","size":9223372036854775807}"#), start(&[0])),
+        bomb(
+            "arrays of symbols",
+            column(&format!(r#"{{"type":"array","items":{{"type":"enum","name":"E","symbols":["{}"]}}}}"#, "A".repeat(1_000))),
+            start(&[longs(&[1_000_000]), vec![0; 1_000_001]].concat()),
+        ),
+        bomb(
+            "columns of a long symbol",
+            column(&format!(r#"{{"type":"enum","name":"E","symbols":["{}"]}}"#, "A".repeat(1_000))).replacen(
+                "]}",
+                &format!("]}}{}", (0..4_000).map(|n| format!(r#",{{"name":"c{n}","type":"E"}}"#)).collect::<String>()),
+                1,
+            ),
+            start(&[0; 4_001]),
+        ),
         bomb("an enum beyond its symbols", column(r#"{"type":"enum","name":"E","symbols":["A"]}"#), long(i64::MAX)),
         bomb("a varint without end", column("\"long\""), start(&[0xFF; 1_000_000])),
         bomb(
@@ -397,6 +414,164 @@ fn avro_without_end() {
         bombs.push(bomb("counts within counts", array(items), start(&longs(&[1 << 30]).repeat(200_000))));
     }
     all_of(bombs);
+}
+
+#[test]
+fn protobuf_without_end() {
+    let schema = |fields: &str, more: &str| {
+        format!(
+            "syntax = \"proto3\"; import \"google/protobuf/wrappers.proto\"; import \"confluent/type/decimal.proto\"; \
+             message Envelope {{ Row after = 1; string op = 2; }} message Key {{ int32 id = 1; }} message Row {{ int32 id = 1; {fields} }} {more}"
+        )
+    };
+    let run = |number: u64, bytes: &[u8]| {
+        let mut out = Vec::new();
+        put_varint(&mut out, number << 3 | 2);
+        put_varint(&mut out, bytes.len() as u64);
+        [out.as_slice(), bytes].concat()
+    };
+    let varint = |number: u64, value: u64| {
+        let mut out = Vec::new();
+        put_varint(&mut out, number << 3);
+        put_varint(&mut out, value);
+        out
+    };
+    let framed = |indexes: &[u8], body: &[u8]| [&[0, 0, 0, 0, 1], indexes, body].concat();
+    let event = |row: &[u8]| [run(2, b"c"), run(1, &[&[8, 1], row].concat())].concat();
+    let bomb = |name, text: String, body: Vec<u8>| Bomb {
+        name,
+        options: Options { registry: Some(IdBytes::Four), order: Order::Offset, ..Options::new("t") },
+        schemas: vec![Registered::Protobuf { text, references: Vec::new() }],
+        key: framed(&[2, 2], &[8, 1]),
+        value: framed(&[0], &body),
+        left: None,
+    };
+    let room = RECORD_BYTES_MAX - 300;
+    let repeated = |piece: &[u8]| piece.repeat(room / piece.len());
+    let one = |ty: &str| schema(&format!("{ty} v = 2;"), "");
+    let many = |ty: &str, count: usize| schema(&(0..count).map(|n| format!("{ty} c{n} = {};", n + 2)).collect::<String>(), "");
+    // Elements of every array at the beginning and at the end, and what nobody knows between them.
+    let scattered = |count: u64| {
+        let ends: Vec<u8> = (2..2 + count).flat_map(|number| varint(number, 1)).collect();
+        [ends.as_slice(), &varint(100_000, 1).repeat((room - 2 * ends.len()) / 4), &ends].concat()
+    };
+    let deep = {
+        let mut bytes = Vec::new();
+        while bytes.len() < 500_000 {
+            bytes = run(2, &bytes);
+            bytes.extend([0x12, 0].repeat(20_000));
+        }
+        bytes
+    };
+    let all_columns: Vec<u8> = (2..4_000).flat_map(|number| varint(number, u64::MAX)).collect();
+    let keyed = |name, key: Vec<u8>, text: String| Bomb { key: framed(&[2, 2], &key), ..bomb(name, text, event(&[])) };
+    let wide_key = |count: usize| {
+        let fields: String = (0..count).map(|n| format!("int32 k{n} = {};", n + 2)).collect();
+        schema("", "").replace("message Key { int32 id = 1;", &format!("message Key {{ int32 id = 1; {fields}"))
+    };
+    let mut no_message = bomb("an index of a message that is not there", one("int32"), Vec::new());
+    no_message.value = framed(&[0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1], &[]);
+    let mut no_end = bomb("indexes without end", one("int32"), Vec::new());
+    no_end.value = framed(&vec![0xFF; room], &[]);
+    all_of(vec![
+        no_message,
+        no_end,
+        bomb("a length beyond the record", one("string"), event(&[0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F])),
+        bomb("the greatest length", one("bytes"), event(&[&[0x12], &[0xFF; 9][..], &[1]].concat())),
+        bomb("a varint without end", one("int64"), event(&[&[0x10], &vec![0xFF; room][..]].concat())),
+        bomb("bytes of all there is", one("bytes"), event(&run(2, &vec![0xFF; room]))),
+        bomb("a field again and again", one("int32"), event(&repeated(&[0x10, 1]))),
+        bomb("a text again and again", one("string"), event(&repeated(&[0x12, 0]))),
+        bomb("a message again and again", one("google.protobuf.Int32Value"), event(&repeated(&[0x12, 0]))),
+        bomb("a value again and again within its message", one("google.protobuf.Int32Value"), event(&run(2, &repeated(&[8, 1])))),
+        bomb("unknown fields", one("int32"), event(&repeated(&[0xF8, 7, 1]))),
+        bomb("groups within groups", one("int32"), event(&repeated(&[0x13]))),
+        bomb("rows again and again", one("int32"), repeated(&[0x0A, 2, 8, 1])),
+        bomb("numbers packed", one("repeated int32"), event(&run(2, &vec![1; room]))),
+        bomb("packed and empty again and again", one("repeated int32"), event(&repeated(&[0x12, 0]))),
+        bomb("numbers by themselves", one("repeated int32"), event(&repeated(&[0x10, 1]))),
+        bomb("empty texts", one("repeated string"), event(&repeated(&[0x12, 0]))),
+        bomb("symbols", schema("repeated E v = 2;", "enum E { A_LONG_NAME_OF_NOTHING = 0; }"), event(&run(2, &vec![0; room]))),
+        bomb(
+            "long symbols",
+            schema("repeated E v = 2; repeated E w = 3;", &format!("enum E {{ {} = 0; }}", "A".repeat(1_000))),
+            event(&[run(2, &[0; 400_000]), run(3, &[0; 400_000])].concat()),
+        ),
+        bomb(
+            "columns of a long symbol",
+            many("E", 4_000).replace("message Envelope", &format!("enum E {{ {} = 0; }} message Envelope", "A".repeat(1_000))),
+            event(&[]),
+        ),
+        bomb("arrays whose elements are scattered", many("repeated int32", 4_000), event(&scattered(4_000))),
+        bomb("some arrays whose elements are scattered", many("repeated int32", 9), event(&scattered(9))),
+        bomb("a message within itself", schema("Row v = 2;", ""), event(&deep)),
+        bomb("as many columns as may be", many("int64", 4_000), event(&all_columns)),
+        bomb("as many columns and none of them sent", many("int64", 4_000), event(&[])),
+        bomb("more columns than may be", many("int64", 12_000), event(&[])),
+        bomb("a decimal of all there is", one("confluent.type.Decimal"), event(&run(2, &run(1, &vec![0x7F; room])))),
+        bomb("a decimal as large as it may be", one("confluent.type.Decimal"), event(&run(2, &run(1, &[0x7F; 58_000])))),
+        bomb("a decimal with a great scale", one("confluent.type.Decimal"), event(&run(2, &[run(1, &[1]), varint(3, (1 << 31) - 1)].concat()))),
+        keyed("a key of many columns", (2..4_000).flat_map(|number| varint(number, 1)).collect(), wide_key(3_998)),
+        keyed("a key of many columns and unknown fields", repeated(&varint(100_000, 1)), wide_key(3_998)),
+    ]);
+}
+
+/// The same in Protobuf.
+#[test]
+fn protobuf_schemas_without_end() {
+    let message = |piece: &str| format!("syntax = \"proto3\"; message M {{ {} }}", fill(piece, 100));
+    let texts = [
+        ("deep messages", fill("message M { ", 100)),
+        ("deep options", format!("message M {{ optional int32 a = 1 [(o) = {} ]; }}", fill("{ a: ", 200))),
+        ("deep lists", format!("message M {{ optional int32 a = 1 [(o) = {{ a: {} }} ]; }}", fill("[", 200))),
+        ("deep groups", fill("message M { optional group G = 1 { ", 100)),
+        ("hidden depth", fill("message M { /* } */ ", 100)),
+        ("depth in strings", fill("message M { option a = \"}\"; ", 100)),
+        ("fields", message("int32 a=1;")),
+        ("fields of one type", message("M a=1;")),
+        ("fields of an unknown type", message("X a=1;")),
+        ("numbered fields", format!("syntax = \"proto3\"; message M {{ {} }}", numbered(100, |n| format!("int32 a{n}={};", n + 1)))),
+        ("options", format!("message M {{ optional int32 a = 1 [{}a=1]; }}", fill("a=1,", 100))),
+        ("options of the file", fill("option a=1;", 0)),
+        ("parameters", format!("message M {{ optional int32 a = 1 [(confluent.field_meta) = {{ {} }}]; }}", fill("key:\"a\" value:\"b\" ", 200))),
+        ("symbols", format!("enum E {{ {} }}", fill("A=0;", 100))),
+        ("messages", fill("message M{}", 0)),
+        ("maps", message("map<int32,int32> a=1;")),
+        ("oneofs", message("oneof o{int32 a=1;}")),
+        ("reserved numbers", format!("message M {{ reserved {}1; }}", fill("1,", 100))),
+        ("reserved names", format!("message M {{ reserved {}\"a\"; }}", fill("\"a\",", 100))),
+        ("extensions", fill("extend M{optional int32 a=1;}", 0)),
+        ("services", fill("service S{rpc R(M)returns(M);}", 0)),
+        ("imports", fill("import \"a\";", 0)),
+        ("imports of what is known", fill("import \"google/protobuf/struct.proto\";", 0)),
+        ("dots", format!("package a{};", fill(".a", 100))),
+        ("a name", format!("message {} {{}}", fill("a", 100))),
+        ("comments", fill("//\n", 0)),
+        ("blocks of comments", fill("/**/", 0)),
+        ("an open comment", format!("/*{}", fill("a", 100))),
+        ("an open string", format!("option a = \"{}", fill("a", 100))),
+        ("escapes", format!("option a = \"{}\";", fill("\\x41", 100))),
+        ("semicolons", fill(";", 0)),
+        ("words", fill("message ", 0)),
+        ("numbers", fill("1 ", 0)),
+        ("digits", fill("1", 0)),
+        ("signs", fill("=", 0)),
+        ("minus", fill("-", 0)),
+        ("quotes", fill("\"\"", 0)),
+        ("lines", fill("\n", 0)),
+        ("blanks", fill(" ", 0)),
+        ("not ASCII", fill("é", 0)),
+        ("bad characters", fill("@", 0)),
+        ("closing braces", fill("}", 0)),
+        ("spread errors", fill("message { } ", 0)),
+        ("bad fields", format!("message M {{ {} }}", fill("a b c ", 100))),
+    ];
+    let mut failed = Vec::new();
+    for (name, text) in texts {
+        let read = within(text.len(), || ProtobufSchema::parse(&text, &[]).is_ok());
+        failed.extend(read.err().map(|why| format!("{name}: {why}")));
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// Schemas that a registry may hold.

@@ -19,14 +19,24 @@ pub(crate) fn records(file: &str) -> Vec<capture::Record> {
 
 /// What a fixture's registry has, by id; nothing for a fixture without one.
 pub(crate) fn registry(file: &str) -> BTreeMap<u64, Registered> {
-    if !file.ends_with("-avro") {
+    if !file.ends_with("-avro") && !file.ends_with("-protobuf") {
         return BTreeMap::new();
     }
     let schemas: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&text(&format!("tests/fixtures/debezium/{file}.schemas.json"))).expect("a map of schemas");
     let registered = |(id, schema): (String, serde_json::Value)| {
-        let text = schema["schema"].as_str().expect("a text").to_owned();
-        (id.parse().expect("an id"), Registered::Avro { text, references: Vec::new() })
+        let (text, references) = (schema["schema"].as_str().expect("a text").to_owned(), Vec::new());
+        let is_protobuf = schema["type"] == "PROTOBUF";
+        let registered = if is_protobuf { Registered::Protobuf { text, references } } else { Registered::Avro { text, references } };
+        (id.parse().expect("an id"), registered)
     };
     schemas.into_iter().map(registered).collect()
+}
+
+/// The messages of every type that Google's encoder wrote, and their schema, which is 7.
+pub(crate) fn every_message() -> (Vec<capture::Record>, Registered) {
+    let file = |name: &str| text(&format!("tests/fixtures/protobuf/{name}"));
+    let records = file("every.jsonl").lines().map(|line| capture::Record::parse(line).expect("a record")).collect();
+    let references = vec![landfall_schemas::avro::Reference { name: "colour.proto".to_owned(), text: file("colour.proto") }];
+    (records, Registered::Protobuf { text: file("every.proto"), references })
 }

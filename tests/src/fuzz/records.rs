@@ -207,7 +207,8 @@ fn run(topics: Vec<Topic>) -> Run {
         bring(decoder, topic, case);
         let said = within(case.bytes(), || say(decoder, case, &mut log))?;
         // The first record is the one for which everything has to be worked out, and what the registry sends is not of its bytes.
-        let named = topic.registry.values().map(|r| if let Registered::Avro { text, .. } = r { text.len() } else { 0 }).max().unwrap_or(0);
+        let length = |r: &Registered| if let Registered::Avro { text, .. } | Registered::Protobuf { text, .. } = r { text.len() } else { 0 };
+        let named = topic.registry.values().map(length).max().unwrap_or(0);
         let first = within(case.bytes() + named, || {
             let mut fresh = Decoder::new(topic.options.clone());
             bring(&mut fresh, topic, case);
@@ -239,7 +240,7 @@ fn hard_cases(with_schema: bool) -> Vec<Topic> {
     let mut topics = Vec::new();
     for table in cases::read().values().flat_map(|case| &case.tables) {
         let types = table.declare.get("columns").and_then(|c| c.get("types")).and_then(|t| t.as_object());
-        if table.avro_schemas().is_some() || types.is_some() == with_schema {
+        if table.registered().is_some() || types.is_some() == with_schema {
             continue;
         }
         topics.push(hard_case(table));
@@ -275,6 +276,15 @@ fn json_topics() -> Vec<Topic> {
 
 fn avro_topics() -> Vec<Topic> {
     each(&["pg-types-avro", "my-types-avro", "pg-ops-avro", "my-ops-avro"], Dialect::Debezium)
+}
+
+fn protobuf_topics() -> Vec<Topic> {
+    let (records, schema) = corpus::every_message();
+    let registry = Arc::new(BTreeMap::from([(7, schema)]));
+    let options = Options { registry: Some(IdBytes::Four), topic: "every.public.every".to_owned(), ..Options::new("t") };
+    let mut topics = each(&["pg-types-protobuf", "pg-types-wrapper-protobuf", "pg-types-connect-protobuf"], Dialect::Debezium);
+    topics.push(Topic { options, registry, records });
+    topics
 }
 
 fn flattened_topics() -> Vec<Topic> {
@@ -336,7 +346,8 @@ fn plain_topics() -> Vec<Topic> {
 /// Documents of MongoDB: those of the hard cases, as columns and as they are.
 fn mongodb_topics() -> Vec<Topic> {
     let is_mongodb = |table: &&cases::Table| table.connector == "mongodb";
-    let topics = cases::read().values().flat_map(|case| &case.tables).filter(is_mongodb).map(hard_case).map(|topic| {
+    let cases = cases::read();
+    let topics = cases.values().flat_map(|case| &case.tables).filter(is_mongodb).map(hard_case).map(|topic| {
         let options = Options { dialect: Dialect::Mongodb, connector: "mongodb", types_are_columns: true, ..topic.options };
         Topic { options, ..topic }
     });
@@ -365,6 +376,10 @@ pub(super) fn json_with_schema() -> Target {
 
 pub(super) fn avro() -> Target {
     target("debezium_avro", || run(avro_topics()), avro_topics())
+}
+
+pub(super) fn protobuf() -> Target {
+    target("debezium_protobuf", || run(protobuf_topics()), protobuf_topics())
 }
 
 pub(super) fn flattened() -> Target {

@@ -90,6 +90,32 @@ pub(super) fn avro_schemas() -> Target {
     })
 }
 
+/// The same in Protobuf: a schema, and the indexes that name one of its messages.
+pub(super) fn protobuf_schemas() -> Target {
+    let text = |registered: &landfall_schemas::dialect::Registered| match registered {
+        landfall_schemas::dialect::Registered::Protobuf { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    let registries = ["pg-types-protobuf", "pg-types-wrapper-protobuf", "pg-types-connect-protobuf"].map(corpus::registry);
+    let own = "syntax = \"proto2\"; package a.b; message M { required M m = 1; oneof o { string s = 2; E e = 3; } enum E { A = 0; B = -1; } \
+        optional group G = 4 { repeated int32 n = 1 [packed = true, default = 5]; } map<string, M> map = 5; extensions 100 to max; reserved 7, 9 to 11; } \
+        extend M { optional string x = 100 [(confluent.field_meta).params = { key: \"a\", value: \"b\" }]; } service S { rpc R (M) returns (stream M); }";
+    let texts =
+        registries.iter().flat_map(|r| r.values().filter_map(text)).chain([own.to_owned(), corpus::text("tests/fixtures/protobuf/colour.proto")]);
+    let indexes = [vec![0], vec![2, 0], vec![4, 0, 0], vec![2, 2], vec![6, 0, 0, 0]];
+    let corpus =
+        texts.zip(indexes.iter().cycle()).map(|(text, indexes)| Case { variant: 0, parts: vec![Some(text.into_bytes()), Some(indexes.clone())] });
+    target("protobuf_schemas", corpus.collect(), || {
+        Box::new(|case| {
+            let Ok(text) = std::str::from_utf8(case.part(0).unwrap_or_default()) else { return seen(false) };
+            let Ok(schema) = within(text.len(), || landfall_schemas::protobuf::Schema::parse(text, &[]))? else { return seen(false) };
+            let bytes = case.part(1).unwrap_or_default();
+            let named = || schema.named(&mut landfall_schemas::wire::Reader::new(bytes)).map(|id| schema.message(id).fields.len());
+            seen(within(bytes.len(), named)?.is_ok())
+        })
+    })
+}
+
 /// A decimal's value, compared by another library's integers.
 fn exact(value: &Decimal<'_>, text: &str) -> Option<bool> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).map_or(Some((text, 0)), |(m, e)| Some((m, e.parse::<i64>().ok()?)))?;

@@ -72,7 +72,10 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             *state.asked.entry(id).or_default() += 1;
             match (state.failing.get(&id), state.schemas.get(&id)) {
                 (Some(status), _) => (*status, json!({ "error_code": i32::from(*status) * 100, "message": "as the test says" })),
-                (None, Some(schema)) => (200, json!({ "schema": schema.to_string() })),
+                (None, Some(schema)) => match schema[PROTOBUF].as_str() {
+                    Some(text) => (200, json!({ "schemaType": PROTOBUF, "schema": text })),
+                    None => (200, json!({ "schema": schema.to_string() })),
+                },
                 (None, None) => (404, json!({ "error_code": 40403, "message": "Schema not found" })),
             }
         }
@@ -84,6 +87,14 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         "HTTP/1.1 {status} -\r\nContent-Type: application/vnd.schemaregistry.v1+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// What a registry calls schemas of Protobuf.
+const PROTOBUF: &str = "PROTOBUF";
+
+/// A schema of Protobuf among those of a registry.
+pub fn protobuf_schema(text: &str) -> Value {
+    json!({ PROTOBUF: text })
 }
 
 /// The schema of a record key with these fields.

@@ -540,7 +540,8 @@ const UNTOLD: [(&str, &str); 17] = [
     ("c_jsonb", "json"),
 ];
 
-/// What Confluent's converter makes of a connector's events, where it writes NULL as absent (`optional.for.nullables`).
+/// What Confluent's converter makes of a connector's events, where it writes NULL as absent (`optional.for.nullables`): Debezium 3.6.1 on Postgres 15,
+/// the converter 7.0.16 with Google's common types 2.22.1, its schemas in Apicurio 2.6.13. That converter fails at NULL within an array.
 #[test]
 fn protobuf_of_postgres() {
     let file = "pg-types-protobuf";
