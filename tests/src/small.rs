@@ -184,7 +184,7 @@ impl Parts {
 pub(crate) fn provenance(record: &Record) -> Vec<u8> {
     let mut out = Vec::new();
     let place = Place { offset: record.at.offset, ordinal: record.at.ordinal };
-    Provenance { dialect: Dialect::Debezium, topic: TOPIC, source: source(record.at.source), place }.encode(&mut out);
+    Provenance { dialect: Dialect::Debezium, topic: TOPIC, source: source(record.at.source), place, replayed: None }.encode(&mut out);
     out
 }
 

@@ -281,6 +281,17 @@ const CASES: &[Case] = cases! {
     "a tiny batch": "{ store: local }" => "{ store: local, batch_bytes_max: 1KiB }";
         ("topology.bad_value", "tables[0].replicas[0].batch_bytes_max", "1KiB");
 
+    // Parked keys.
+    "parking by the word": "    replicas:" => "    park_key: on\n    replicas:";
+        ("topology.yaml_ambiguous", "tables[0].park_key", "on");
+    "parking what has no key of its own": "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: canal }", "    replicas:" => "    park_key: true\n    replicas:";
+        ("topology.not_supported_yet", "tables[0].park_key", "true");
+    "parking by default what has no key of its own": "{ push_debounce_quiet: 0 }" => "{ park_key: true }",
+        "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: maxwell }";
+        ("topology.not_supported_yet", "defaults.park_key", "true");
+    "a table that does not park": "{ push_debounce_quiet: 0 }" => "{ park_key: true }", "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: maxwell }",
+        "    replicas:" => "    park_key: false\n    replicas:"; ;
+
     // Kafka.
     "an empty list of brokers": "[localhost:9092]" => "[]";
         ("kafka.brokers", "kafka.brokers", "[]");
