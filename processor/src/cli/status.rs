@@ -146,7 +146,7 @@ fn replica(replica: &Replica) -> [Field; 7] {
 
 fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5] {
     let stopped = partitions.values().filter(|p| p.stopped.is_some()).count();
-    let waiting = partitions.values().filter(|p| p.stopped.is_none() && p.waiting.is_some()).count();
+    let waiting = partitions.values().filter(|p| p.stopped.is_none()).find_map(|p| p.waiting.as_ref());
     let mut formats: Vec<&str> = partitions.values().filter_map(|p| p.format.as_deref()).collect();
     formats.sort_unstable();
     formats.dedup();
@@ -162,9 +162,10 @@ fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5
         }
     };
     let state = match (stopped, waiting) {
-        (0, 0) if partitions.is_empty() => "no partition here".into(),
-        (0, 0) => Field::of("reading", Mood::Good),
-        (0, _) => Field::of("waiting for the registry", Mood::Odd),
+        (0, None) if partitions.is_empty() => "no partition here".into(),
+        (0, None) => Field::of("reading", Mood::Good),
+        (0, Some(reason)) if reason.code.starts_with("registry.") => Field::of("waiting for the registry", Mood::Odd),
+        (0, Some(_)) => Field::of("waiting", Mood::Odd),
         (n, _) => Field::of(format!("{n} stopped"), Mood::Bad),
     };
     [topic.into(), format.into(), Field::number(partitions.len()), text.into(), state]

@@ -344,9 +344,16 @@ impl Index {
     }
 
     /// Whether a dead letter that is replayed comes too late: a bare tombstone of its key has a higher offset and a lower rank (ARCHITECTURE.md,
-    /// Dead letters). The letter's record stood before it, so the source has deleted what it says.
-    pub fn supersedes(&self, source: u16, sequence: &Sequence, place: Place) -> bool {
-        self.tombstones.iter().any(|t| t.source == source && t.place > place && t.behind < *sequence)
+    /// Dead letters). The letter's record stood before it, so the source has deleted what it says. From now on the tombstone ranks behind that
+    /// record, as it would had nothing been set aside: the same may have been replayed before, of an earlier place at which it was sent.
+    pub fn supersede(&mut self, source: u16, sequence: &Sequence, place: Place) -> bool {
+        let sent_again = self.group(sequence).and_then(|g| g.sent.iter().find(|(s, _)| *s == source)).map(|(_, sent)| *sent);
+        let late = self.tombstones.iter_mut().filter(|t| t.source == source && t.place > place && t.behind < *sequence);
+        let Some(tombstone) = late.min_by_key(|t| t.place) else { return false };
+        if sent_again.is_none_or(|sent| sent < tombstone.place) {
+            (tombstone.behind, tombstone.idle) = (sequence.clone(), false);
+        }
+        true
     }
 
     /// Whether a bare tombstone that is replayed comes too late: which record stood before it is not known any more.
@@ -399,8 +406,19 @@ impl Index {
             }
         }
         if !self.tombstones.is_empty() {
-            let low = &self.groups[0].sequence;
-            self.tombstones.retain(|t| t.behind >= *low);
+            self.prune_tombstones();
         }
+    }
+
+    /// A tombstone below everything that is left deletes nothing any more, so it need not be known what it ranks behind; the last one of a source
+    /// partition still tells dead letters that come too late.
+    fn prune_tombstones(&mut self) {
+        let low = &self.groups[0].sequence;
+        for tombstone in self.tombstones.iter_mut().filter(|t| t.behind < *low) {
+            (tombstone.behind, tombstone.idle) = (Sequence::default(), true);
+        }
+        let last: SmallVec<[(u16, Place); 2]> = self.tombstones.iter().map(|t| (t.source, t.place)).collect();
+        let is_last = |t: &Tombstone| !last.iter().any(|(source, place)| *source == t.source && *place > t.place);
+        self.tombstones.retain(|t| !t.behind.as_bytes().is_empty() || is_last(t));
     }
 }

@@ -232,14 +232,16 @@ impl Partition {
     fn apply(&mut self, at: usize, change: &Change<'_>, known: &Known, from: Standing, offset: i64, other: Option<Other>) -> Result<(), Failure> {
         let Standing { source, place, is_replay } = from;
         if is_replay {
-            let index = &self.overlay.entries[at].index;
+            let index = &mut self.overlay.entries[at].index;
             let too_late = match change.sequence {
-                Some(sequence) => index.supersedes(source, &Sequence::from_bytes(sequence), place),
+                Some(sequence) => index.supersede(source, &Sequence::from_bytes(sequence), place),
                 None => index.has_passed(source, place),
             };
             if too_late {
                 self.pending_counts.superseded += 1;
                 self.letters.push(Letter { offset, code: SUPERSEDED, column: String::new() });
+                self.overlay.entries[at].changed = true;
+                let _ = self.settle(at, offset)?;
                 return Ok(());
             }
         }

@@ -32,6 +32,8 @@ use crate::observe::Reason;
 
 /// Letters of one partition that go back into the log before others have their turn.
 const TURN: usize = 200;
+/// How long a letter waits for a schema of the registry before it is looked at again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// The token of what nobody waits for one by one.
 const NOTE: u64 = (1 << TOKEN_BITS) - 1;
 /// A record so little behind the last one that was looked up is read on to; one further away is gone to.
@@ -50,6 +52,8 @@ pub(super) struct Letters {
     numbers: u64,
     notes: VecDeque<(String, Note)>,
     notes_flying: usize,
+    /// Something waits for the registry: before this nothing is tried again.
+    retry_at: Option<Instant>,
     told: bool,
 }
 
@@ -89,6 +93,7 @@ impl Letters {
             numbers: 0,
             notes: VecDeque::new(),
             notes_flying: 0,
+            retry_at: None,
             told: false,
         };
         letters.catch_up()?;
@@ -248,6 +253,10 @@ impl Session<'_> {
                 break;
             }
         }
+        if self.letters.retry_at.is_some_and(|at| Instant::now() < at) {
+            return self.write_notes();
+        }
+        self.letters.retry_at = None;
         let mut idle = true;
         let slots: Vec<usize> = self.owned.iter().filter(|(_, o)| !o.stopped).map(|(slot, _)| *slot).collect();
         for slot in slots {
@@ -279,6 +288,7 @@ impl Session<'_> {
                 Tried::Sent | Tried::Unknown => self.letters.book.sent(topic, partition, due.id),
                 Tried::Later => {
                     self.letters.book.stir(topic, partition);
+                    self.letters.retry_at = Some(Instant::now() + RETRY_AFTER);
                     held.extend(due.keys.iter().copied());
                 }
                 Tried::Failed => {
