@@ -202,9 +202,7 @@ pub fn hint(code: &str) -> &'static str {
         _ if code.starts_with("schema.") => {
             "the record has other columns than the table by now; replay it under a topology that takes them, or drop it"
         }
-        _ if code.starts_with("value.") => {
-            "give the column a type that takes the value, in the topology or in the source, then replay it; or drop it"
-        }
+        _ if code.starts_with("value.") => "tell in the topology how the connector writes the column, or mend the source, then replay it; or drop it",
         _ => "mend what the reason names, then replay it; or drop it",
     }
 }

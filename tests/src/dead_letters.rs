@@ -206,7 +206,7 @@ fn a_replayed_letter_takes_its_place() {
 
     // Two operators, or a process that died before it said what it had done: what was asked for is done again, and changes nothing.
     let before = play.kafka.ends(&play.topology.log(TABLE)).values().sum::<i64>();
-    let ask: Vec<Record> = play.kafka.read(&play.topology.dead_letters()).into_iter().filter(|r| asks(r)).collect();
+    let ask: Vec<Record> = play.kafka.read(&play.topology.dead_letters()).into_iter().filter(asks).collect();
     assert!(ask.len() >= 4);
     play.kafka.produce(&ask[ask.len() - 3..]);
     let found = wait::until(HEAL, || {
@@ -382,4 +382,27 @@ fn a_drop_releases_a_key_up_to_the_next_bad_event() {
     assert_eq!(play.logged(1), [0, 2, 4]);
     process.drain_and_exit(DRAIN);
     play.await_rows(&mut process, &["serving", "local"], &[(1, Some("e"), "3.00")]);
+}
+
+/// What a replica has refused goes into the log once more, for all of them; the one that refuses it again says so again.
+#[test]
+fn a_letter_of_a_replica_is_judged_anew() {
+    let mut play = Play::new("refused", Stores { clickhouse: false, ..Stores::ALL }, "");
+    play.change('c', 1, "a\\u0000b", "1.00");
+    play.change('c', 2, "c", "2.00");
+    let mut process = play.topology.run().start();
+    let letters = play.letters(&process, 1);
+    assert_eq!((letters[0].code.as_str(), letters[0].replica.as_deref()), ("value.nul", Some("serving.accounts")));
+    let _ = play.command(&["replay", "--reason", "value.nul"]);
+    assert_eq!(play.letters(&process, 2).len(), 2);
+    play.await_states(&process, &[(0, "open")]);
+    play.change('u', 1, "d", "3.00");
+    let rows = [(1, Some("d"), "3.00"), (2, Some("c"), "2.00")];
+    play.await_rows(&mut process, &["serving"], &rows);
+    // A later change has landed, so the refused one has nothing to say any more; its letter is settled by hand.
+    let dropped = play.command(&["drop", "--all"]);
+    assert!(dropped.status.success(), "{}", dropped.text());
+    play.await_states(&process, &[(0, "dropped")]);
+    process.drain_and_exit(DRAIN);
+    play.await_rows(&mut process, &["serving", "local"], &rows);
 }

@@ -76,6 +76,15 @@ pub struct Said<'a> {
     pub waits: bool,
 }
 
+/// How many letters are open, and how many keys wait behind them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally<'b> {
+    /// Letters by table and code.
+    pub letters: BTreeMap<(&'b str, &'b str), u64>,
+    /// Keys by table.
+    pub keys: BTreeMap<&'b str, u64>,
+}
+
 /// All lanes.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
@@ -210,22 +219,22 @@ impl Book {
         due
     }
 
-    /// The open letters of some source partitions by table and code, and their held keys by table.
-    pub fn tally<'b>(&'b self, lanes: impl Iterator<Item = (&'b str, i32)>) -> (BTreeMap<(&'b str, &'b str), u64>, BTreeMap<&'b str, u64>) {
-        let (mut letters, mut keys) = (BTreeMap::new(), BTreeMap::new());
+    /// Counts the open letters of some source partitions.
+    pub fn tally<'b>(&'b self, lanes: impl Iterator<Item = (&'b str, i32)>) -> Tally<'b> {
+        let mut tally = Tally::default();
         for lane in lanes.filter_map(|(topic, partition)| self.lane(topic, partition)) {
             let mut table = None;
             for open in lane.open.values() {
                 // One that was only asked for has no label.
                 let Some((of, code)) = self.labels.get(usize::from(open.label).wrapping_sub(1)) else { continue };
-                *letters.entry((of.as_str(), code.as_str())).or_insert(0) += 1;
+                *tally.letters.entry((of.as_str(), code.as_str())).or_insert(0) += 1;
                 table = Some(of.as_str());
             }
             if let Some(table) = table {
-                *keys.entry(table).or_insert(0) += lane.held.len() as u64;
+                *tally.keys.entry(table).or_insert(0) += lane.held.len() as u64;
             }
         }
-        (letters, keys)
+        tally
     }
 
     fn label(&mut self, table: &str, code: &str) -> u16 {
@@ -314,7 +323,7 @@ mod tests {
         assert_eq!(due(&mut book), Vec::<i64>::new(), "once");
         [5, 7, 9].into_iter().for_each(|offset| book.sent("s", 0, id(offset)));
         assert!(!book.holds_any("s", 0));
-        assert_eq!(book.tally([("s", 0)].into_iter()).0, BTreeMap::new());
+        assert_eq!(book.tally([("s", 0)].into_iter()), Tally::default());
     }
 
     #[test]
@@ -398,8 +407,8 @@ mod tests {
         book.letter("s", 0, serving, Some(0), poison(&[]));
         book.letter("s", 0, id(5), Some(1), poison(&[]));
         book.closed("s", 0, id(5), 1);
-        let (letters, keys) = book.tally([("s", 0)].into_iter());
-        assert_eq!((letters, keys), (BTreeMap::from([(("t", "value.kind"), 1)]), BTreeMap::from([("t", 0)])));
+        let expected = Tally { letters: BTreeMap::from([(("t", "value.kind"), 1)]), keys: BTreeMap::from([("t", 0)]) };
+        assert_eq!(book.tally([("s", 0)].into_iter()), expected);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dead_letter::PARKED;
 use crate::land::partition::{Counts, SUPERSEDED};
+use crate::normalise::quarantine::Tally;
 use landfall_schemas::Op;
 
 /// Why something stands still, and what to do about it.
@@ -212,7 +213,8 @@ impl Observer {
     }
 
     /// How many letters are open in the source partitions of this process, by table and code, and how many keys wait, by table.
-    pub fn open_letters(&self, letters: &BTreeMap<(&str, &str), u64>, keys: &BTreeMap<&str, u64>) {
+    pub fn open_letters(&self, tally: &Tally<'_>) {
+        let Tally { letters, keys } = tally;
         let open = |table: &str, code: &str| metrics::gauge!("landfall_dead_letters_open", "table" => table.to_owned(), "reason" => code.to_owned());
         let parked = |table: &str| metrics::gauge!("landfall_parked_keys", "table" => table.to_owned());
         let mut status = self.lock();

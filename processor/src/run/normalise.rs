@@ -98,6 +98,13 @@ struct Owned {
     is_told: bool,
 }
 
+impl Owned {
+    /// Counts changes that go to the log.
+    fn count(&mut self, items: &[Item<'_>]) {
+        items.iter().for_each(|i| self.changes[Op::ALL.iter().position(|op| *op == i.change.op).unwrap_or_default()] += 1);
+    }
+}
+
 struct Session<'a> {
     shared: &'a Shared,
     plan: &'a Plan,
@@ -370,7 +377,7 @@ impl Session<'_> {
                     held = Some(keys).filter(|keys| self.letters.book.is_held(&owned.name.0, partition, keys.iter().copied()));
                 }
                 if outcome == Outcome::Produced && held.is_none() {
-                    items.iter().for_each(|i| owned.changes[Op::ALL.iter().position(|op| *op == i.change.op).unwrap_or_default()] += 1);
+                    owned.count(&items);
                 }
                 Ok(outcome)
             }
@@ -449,7 +456,10 @@ impl Session<'_> {
                     Sent::Full => self.take_acks(Duration::from_millis(100))?,
                     Sent::TooLarge => {
                         fits = false;
-                        self.acknowledge(taker, out.token);
+                        // What is replayed is done only when the log has all of it.
+                        if taker != LETTERS {
+                            self.acknowledge(taker, out.token);
+                        }
                         break;
                     }
                 }
@@ -503,7 +513,7 @@ impl Session<'_> {
     }
 
     fn flush_counts(&mut self) {
-        for owned in self.owned.values_mut().filter(|o| o.read > 0) {
+        for owned in self.owned.values_mut().filter(|o| o.read > 0 || o.changes.iter().any(|n| *n > 0)) {
             let table = &self.tables[owned.table];
             let source = self.plan.sources.get(table.source).map_or("", |s| s.id.as_str());
             self.shared.observer.records_read(source, &table.id, std::mem::take(&mut owned.read));

@@ -34,7 +34,7 @@ pub enum Command {
     /// Show one whole
     Show(Show),
     /// Have letters replayed by the running process, each in its place; what is parked behind them follows
-    Replay(Settle),
+    Replay(Replay),
     /// Drop letters for good; what is parked behind them follows
     Drop(Settle),
 }
@@ -78,7 +78,7 @@ pub struct Show {
     pub output: Output,
 }
 
-/// Arguments of `dead-letters replay` and `dead-letters drop`.
+/// Arguments of `dead-letters drop`, and what `dead-letters replay` has in common with it.
 #[derive(Debug, Args)]
 pub struct Settle {
     /// Topology files, or folders of them [default: landfall.yaml]
@@ -87,12 +87,20 @@ pub struct Settle {
     /// Which letters.
     #[command(flatten)]
     pub which: Which,
-    /// Seconds to wait for what comes of a replay; 0 does not wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub wait: u64,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
+}
+
+/// Arguments of `dead-letters replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Which letters, and how to print.
+    #[command(flatten)]
+    pub settle: Settle,
+    /// Seconds to wait for what comes of it; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub wait: u64,
 }
 
 /// Which letters: those that fit all that is said.

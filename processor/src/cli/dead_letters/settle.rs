@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::paper::{Mood, Output, Paper, counted, printable};
 use super::super::{Failure, Problem, load};
 use super::read::{Line, State, Tail, Topic, line};
-use super::{Settle, Which};
+use super::{Replay, Settle, Which};
 use crate::dead_letter::{Act, Note, PARKED};
 use crate::log::producer::{Outgoing, Producer};
 
@@ -43,20 +43,21 @@ struct Chosen {
 }
 
 /// Asks for letters to be replayed, and waits for what comes of it.
-pub(super) fn replay(arguments: &Settle, paper: &mut Paper<'_>) -> Result<(), Failure> {
-    let plan = load(&arguments.topology)?;
+pub(super) fn replay(arguments: &Replay, paper: &mut Paper<'_>) -> Result<(), Failure> {
+    let Replay { settle, wait } = arguments;
+    let plan = load(&settle.topology)?;
     let topic = Topic::open(&plan)?;
-    let chosen = choose(&topic, &arguments.which, false)?;
+    let chosen = choose(&topic, &settle.which, false)?;
     let mut pending = chosen.letters.clone();
     write(&plan, &topic, &chosen.letters, Act::Replay)?;
     pending.extend(chosen.asked);
     let mut outcome = Outcome { parked: chosen.parked, ..Outcome::default() };
     if pending.is_empty() {
-        return Ok(print(&outcome, arguments, paper)?);
+        return Ok(print(&outcome, settle.output, *wait, paper)?);
     }
-    await_outcome(&plan, &topic, pending, Duration::from_secs(arguments.wait), &mut outcome)?;
-    print(&outcome, arguments, paper)?;
-    if arguments.wait == 0 || outcome.failed.is_empty() && outcome.waiting.is_empty() {
+    await_outcome(&plan, &topic, pending, Duration::from_secs(*wait), &mut outcome)?;
+    print(&outcome, settle.output, *wait, paper)?;
+    if *wait == 0 || outcome.failed.is_empty() && outcome.waiting.is_empty() {
         return Ok(());
     }
     let hint = if outcome.failed.is_empty() {
@@ -75,10 +76,11 @@ pub(super) fn drop(arguments: &Settle, paper: &mut Paper<'_>) -> Result<(), Fail
     let chosen = choose(&topic, &arguments.which, true)?;
     write(&plan, &topic, &chosen.letters, Act::Dropped)?;
     let count = chosen.letters.len() as u64;
-    Ok(match arguments.output {
+    match arguments.output {
         Output::Json => paper.json(&serde_json::json!({ "dropped": chosen.letters.keys().collect::<Vec<_>>() }))?,
-        Output::Text => paper.line(format!("{} dropped; their records stay in their topics", counted(count, "letter")))?,
-    })
+        Output::Text => paper.line(format!("{} dropped; the source topics keep the records", counted(count, "letter")))?,
+    }
+    Ok(())
 }
 
 fn choose(topic: &Topic, which: &Which, drops: bool) -> Result<Chosen, Failure> {
@@ -136,8 +138,8 @@ fn await_outcome(plan: &Plan, topic: &Topic, mut pending: BTreeMap<String, i64>,
     Ok(())
 }
 
-fn print(outcome: &Outcome, arguments: &Settle, paper: &mut Paper<'_>) -> std::io::Result<()> {
-    if arguments.output == Output::Json {
+fn print(outcome: &Outcome, output: Output, wait: u64, paper: &mut Paper<'_>) -> std::io::Result<()> {
+    if output == Output::Json {
         return paper.json(outcome);
     }
     let Outcome { replayed, failed, waiting, parked } = outcome;
@@ -153,7 +155,7 @@ fn print(outcome: &Outcome, arguments: &Settle, paper: &mut Paper<'_>) -> std::i
             paper.indented("  ", &format!("{}: {}: {}", printable(letter), printable(code), printable(reason)))?;
         }
     }
-    match (waiting.len(), arguments.wait) {
+    match (waiting.len(), wait) {
         (0, _) => {}
         (n, 0) => {
             paper.line(format!("{} asked for; a running process takes them, `landfall dead-letters list --all` shows what comes of it", count(n)))?
@@ -184,7 +186,6 @@ mod tests {
     fn people_are_told_what_came_of_it() {
         let failed = vec![Failed { letter: "t/0/2".to_owned(), code: "value.kind".to_owned(), reason: "a value is wrong".to_owned() }];
         let outcome = Outcome { replayed: vec!["t/0/1".to_owned()], failed, waiting: vec!["t/0/3".to_owned()], parked: 2 };
-        let arguments = Settle { topology: Vec::new(), which: Which::default(), wait: 30, output: Output::Text };
         let expected = "\
 1 letter replayed
 1 letter failed again
@@ -192,6 +193,6 @@ mod tests {
 1 letter not taken within 30 s; they stay asked for
 2 events parked: they follow by themselves once the letters of their keys before them are settled
 ";
-        assert_eq!(printed(None, |p| print(&outcome, &arguments, p).unwrap()), expected);
+        assert_eq!(printed(None, |p| print(&outcome, Output::Text, 30, p).unwrap()), expected);
     }
 }

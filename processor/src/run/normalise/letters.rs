@@ -21,7 +21,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::rebalance::Consumer;
 use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT};
-use crate::dead_letter::{self, Act, HEADER, Kept, Letter, Note, PARKED, RECORD_GONE};
+use crate::dead_letter::{self, Act, HEADER, Kept, Letter, Note, PARKED, RECORD_BYTES_MAX, RECORD_GONE};
 use crate::fault::{self, Bug};
 use crate::log::client;
 use crate::log::producer::{Outgoing, Sent};
@@ -367,6 +367,7 @@ impl Session<'_> {
                             .zip(moved.iter().chain([&changes.change]).chain(&more))
                             .map(|(ordinal, keyed)| Item { ordinal, key: keyed.key, change: &keyed.change })
                             .collect();
+                        owned.count(&items);
                         Ok(owned.core.replay(number, letter.offset, due.letter, changes.fingerprint, &items, &mut self.outbox))
                     }
                 }
@@ -468,7 +469,8 @@ impl Session<'_> {
         };
         if !fault::bug(Bug::CommitPastRejected) {
             owned.core.expect(token);
-            let record = (!hides).then(|| kept(message));
+            // A record that is too large to be kept is not copied either.
+            let record = (!hides && message.key_len() + message.payload_len() <= RECORD_BYTES_MAX).then(|| kept(message));
             self.write_letter(&letter, record.as_ref(), slot << TOKEN_BITS | token as usize)?;
             let said = Said { table: &letter.table, code, keys, waits: code == PARKED };
             self.letters.book.letter(&letter.topic, letter.partition, Id { offset: letter.offset, replica: 0 }, None, said);
@@ -536,8 +538,7 @@ impl Session<'_> {
     pub(super) fn tell_letters(&mut self) {
         if !std::mem::replace(&mut self.letters.told, true) {
             let lanes = self.owned.values().map(|o| (o.name.0.as_str(), o.name.1));
-            let (letters, keys) = self.letters.book.tally(lanes);
-            self.shared.observer.open_letters(&letters, &keys);
+            self.shared.observer.open_letters(&self.letters.book.tally(lanes));
         }
     }
 }
