@@ -7,6 +7,7 @@
 //! Layout per value: a tag, then the value. Numbers share one tag and form: sign and base-100 exponent in a header, then base-100 digits
 //! `2d+1`, the last one `2d`; negative numbers are the complement. Text and bytes end in `00 01`, an inner `00` becomes `00 FF`.
 
+use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use crate::decimal::{self, Decimal};
@@ -34,6 +35,11 @@ const NUMBER_HUGE: u8 = 0xDC;
 const EXPONENT_LOW: i64 = -30;
 /// Digits of the longest integer of 128 bits.
 const DIGITS_128_BITS: usize = 39;
+
+/// The first half of the SHA-256 of a canonical key: tells keys apart where the key itself need not be kept.
+pub fn digest(canonical: &[u8]) -> [u8; 16] {
+    Sha256::digest(canonical).first_chunk().copied().expect("it has twice as many bytes")
+}
 
 /// Why a value cannot be part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

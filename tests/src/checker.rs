@@ -457,6 +457,7 @@ mod tests {
                 topic: "t",
                 source: landfall_schemas::provenance::SourcePartition { incarnation: [0; 16], partition: 0 },
                 place: landfall_schemas::provenance::Place { offset: *offset, ordinal: 0 },
+                replayed: None,
             }
             .encode(&mut value);
             Record { partition: Some(0), offset: at as i64, headers: vec![(HEADER.to_owned(), value)], ..Record::default() }

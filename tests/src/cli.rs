@@ -139,7 +139,7 @@ fn a_running_topology_is_looked_at_from_every_side() {
     let shown = document(&landfall(&["dead-letters", "show", &letter, file, "--output", "json"]));
     assert_eq!((&shown["code"], &shown["offset"], &shown["excerpt"]), (&"json.invalid".into(), &offset.into(), &"no json".into()), "{shown:#}");
     let none = landfall(&["dead-letters", "list", file, "--table", "nothing"]);
-    assert!(none.status.success() && none.stdout.starts_with("no dead letters"), "{}", none.text());
+    assert!(none.status.success() && none.stdout.starts_with("no open dead letters"), "{}", none.text());
     process.drain_and_exit(scene::DRAIN);
 }
 

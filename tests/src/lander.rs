@@ -37,6 +37,17 @@ pub(crate) fn land(config: Config, log: &[Record], ends: impl Fn(usize) -> bool)
 
 /// The same with settings and a state of the caller's.
 pub(crate) fn land_with(settings: Settings, log: &[Record], ends: impl Fn(usize) -> bool, state: &mut MemoryState) -> Landed {
+    land_replays(settings, log, |_| None, ends, state)
+}
+
+/// The same of a log in which some records are replayed dead letters.
+pub(crate) fn land_replays(
+    settings: Settings,
+    log: &[Record],
+    replayed: impl Fn(usize) -> Option<i64>,
+    ends: impl Fn(usize) -> bool,
+    state: &mut MemoryState,
+) -> Landed {
     let name = SlotName { replica: "store.t".to_owned(), generation: 0, partition: 0 };
     let store = Store::new(Style::Transactional);
     let mut sink = MemorySink::new(store.clone());
@@ -71,7 +82,7 @@ pub(crate) fn land_with(settings: Settings, log: &[Record], ends: impl Fn(usize)
             Step::Wait(_) if next == log.len() => break,
             Step::Wait(_) => loop {
                 let parts = small::Parts::new(&log[next]);
-                let (value, provenance) = (parts.value(), small::provenance(&log[next]));
+                let (value, provenance) = (parts.value(), small::provenance_of(&log[next], replayed(next)));
                 let record = LogRecord { offset: next as i64, key: parts.key.as_deref(), value: &value, provenance: &provenance };
                 partition.push(record, now).expect("readable");
                 next += 1;

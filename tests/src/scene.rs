@@ -348,7 +348,13 @@ pub fn letters(kafka: &Kafka, topology: &Topology) -> Vec<Letter> {
             excerpt: text(&value["excerpt"]),
         }
     };
-    kafka.read(&topology.dead_letters()).iter().map(letter).collect()
+    kafka.read(&topology.dead_letters()).iter().filter(|record| !is_note(record)).map(letter).collect()
+}
+
+/// Whether a record of the dead-letter topic says what became of a letter, rather than being one.
+pub fn is_note(record: &Record) -> bool {
+    let value: serde_json::Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default()).expect("JSON");
+    !value["act"].is_null()
 }
 
 /// Panics with all violations, of each kind the first few.

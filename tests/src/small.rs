@@ -182,9 +182,14 @@ impl Parts {
 
 /// The encoded provenance of a record.
 pub(crate) fn provenance(record: &Record) -> Vec<u8> {
+    provenance_of(record, None)
+}
+
+/// The encoded provenance of a record that may be a replay of a dead letter.
+pub(crate) fn provenance_of(record: &Record, replayed: Option<i64>) -> Vec<u8> {
     let mut out = Vec::new();
     let place = Place { offset: record.at.offset, ordinal: record.at.ordinal };
-    Provenance { dialect: Dialect::Debezium, topic: TOPIC, source: source(record.at.source), place }.encode(&mut out);
+    Provenance { dialect: Dialect::Debezium, topic: TOPIC, source: source(record.at.source), place, replayed }.encode(&mut out);
     out
 }
 

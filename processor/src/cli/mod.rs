@@ -58,7 +58,7 @@ pub enum Command {
     Status(status::Arguments),
     /// Read a store: Postgres, ClickHouse or DuckDB
     Sql(sql::Arguments),
-    /// List what could not be taken, and why
+    /// List what could not be taken, and why; have it replayed, or drop it
     DeadLetters(dead_letters::Arguments),
     /// Discard a replica and fold its log again
     Rebuild(rebuild::Arguments),

@@ -102,11 +102,16 @@ fn show(status: &Status, output: Output, paper: &mut Paper<'_>) -> std::io::Resu
             }
         }
     }
-    if !status.dead_letters.is_empty() {
+    if !status.open_letters.is_empty() {
         paper.line("")?;
-        let rows = status.dead_letters.iter().map(|(reason, n)| [Field::from(reason.as_str()), Field::number(grouped(*n))]);
-        paper.table(&["dead letters by reason", "written"], rows)?;
-        paper.line("`landfall dead-letters list` shows them")?;
+        let rows = status.open_letters.iter().flat_map(|(table, codes)| {
+            codes.iter().map(move |(code, n)| [Field::from(table.as_str()), Field::from(code.as_str()), Field::number(grouped(*n))])
+        });
+        paper.table(&["dead letters of table", "code", "open"], rows)?;
+        for (table, keys) in &status.parked_keys {
+            paper.line(format!("{} of table {} parked: later events wait among them", counted(*keys, "key"), printable(table)))?;
+        }
+        paper.line("`landfall dead-letters list` shows them, `replay` and `drop` settle them")?;
     }
     Ok(())
 }
@@ -141,7 +146,7 @@ fn replica(replica: &Replica) -> [Field; 7] {
 
 fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5] {
     let stopped = partitions.values().filter(|p| p.stopped.is_some()).count();
-    let waiting = partitions.values().filter(|p| p.stopped.is_none() && p.waiting.is_some()).count();
+    let waiting = partitions.values().filter(|p| p.stopped.is_none()).find_map(|p| p.waiting.as_ref());
     let mut formats: Vec<&str> = partitions.values().filter_map(|p| p.format.as_deref()).collect();
     formats.sort_unstable();
     formats.dedup();
@@ -157,9 +162,10 @@ fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5
         }
     };
     let state = match (stopped, waiting) {
-        (0, 0) if partitions.is_empty() => "no partition here".into(),
-        (0, 0) => Field::of("reading", Mood::Good),
-        (0, _) => Field::of("waiting for the registry", Mood::Odd),
+        (0, None) if partitions.is_empty() => "no partition here".into(),
+        (0, None) => Field::of("reading", Mood::Good),
+        (0, Some(reason)) if reason.code.starts_with("registry.") => Field::of("waiting for the registry", Mood::Odd),
+        (0, Some(_)) => Field::of("waiting", Mood::Odd),
         (n, _) => Field::of(format!("{n} stopped"), Mood::Bad),
     };
     [topic.into(), format.into(), Field::number(partitions.len()), text.into(), state]
@@ -245,6 +251,8 @@ mod tests {
             replicas: BTreeMap::from([("serving.orders".to_owned(), serving), ("warehouse.orders".to_owned(), warehouse)]),
             parts: BTreeMap::new(),
             dead_letters: BTreeMap::from([("json.invalid".to_owned(), 3)]),
+            open_letters: BTreeMap::from([("orders".to_owned(), BTreeMap::from([("json.invalid".to_owned(), 2), ("parked".to_owned(), 12)]))]),
+            parked_keys: BTreeMap::from([("orders".to_owned(), 1)]),
             changes: 12_400,
             ready: true,
         }
@@ -268,9 +276,11 @@ stopped, somebody must act
     table \"orders\" exists and is not ours
     hint: rename it
 
-dead letters by reason  written
-json.invalid                  3
-`landfall dead-letters list` shows them
+dead letters of table  code          open
+orders                 json.invalid     2
+orders                 parked          12
+1 key of table orders parked: later events wait among them
+`landfall dead-letters list` shows them, `replay` and `drop` settle them
 ";
         assert_eq!(text, expected);
     }

@@ -1,7 +1,7 @@
-//! How the index of a key is stored: layout 1 of a state value.
+//! How the index of a key is stored: layout 2 of a state value.
 //!
-//! `01`, then groups, tombstones, last records, spared snapshots and heirs, each counted. A last record that stands in a group refers to it instead of repeating its
-//! sequence, which keeps the usual key (one event, one source partition) at some fifty bytes beside its row. Reading copies the value into
+//! `02`, then groups, tombstones, last records, spared snapshots and heirs, each counted. A tombstone or last record that stands at a group refers
+//! to it instead of repeating its sequence, which keeps the usual key (one event, one source partition) at some fifty bytes beside its row. Reading copies the value into
 //! the arena once and takes rows as spans of it.
 
 use landfall_schemas::Sequence;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::index::{Arena, Event, Group, Heir, Index, Kind, Last, RowSpan, Span, Tombstone};
 
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// Appends the stored form of an index.
 pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
@@ -44,22 +44,17 @@ pub fn encode(index: &Index, arena: &Arena, out: &mut Vec<u8>) {
     }
     put_varint(out, index.tombstones.len() as u64);
     for tombstone in &index.tombstones {
-        put_varint(out, u64::from(tombstone.source));
+        // The lowest bit tells whether it is idle.
+        put_varint(out, u64::from(tombstone.source) << 1 | u64::from(tombstone.idle));
         put_place(out, tombstone.place);
-        put_sequence(out, &tombstone.behind);
+        put_known_sequence(out, index, &tombstone.behind);
     }
     put_varint(out, index.last.len() as u64);
     for last in &index.last {
         put_varint(out, u64::from(last.source));
         put_place(out, last.place);
         out.push(u8::from(last.deleted));
-        match index.groups.iter().rposition(|g| g.sequence == last.sequence) {
-            Some(at) => put_varint(out, at as u64 + 1),
-            None => {
-                put_varint(out, 0);
-                put_sequence(out, &last.sequence);
-            }
-        }
+        put_known_sequence(out, index, &last.sequence);
     }
     put_varint(out, index.spared.len() as u64);
     index.spared.iter().for_each(|id| put_long(out, *id));
@@ -100,15 +95,15 @@ pub fn decode(value: &[u8], arena: &mut Arena) -> Result<Index, WireError> {
         index.groups.push(Group { sequence, sent, snapshots, former, events });
     }
     for _ in 0..reader.varint()? {
-        let (source, place) = (read_source(&mut reader)?, read_place(&mut reader)?);
-        index.tombstones.push(Tombstone { source, place, behind: read_sequence(&mut reader)? });
+        let source = reader.varint()?;
+        let idle = source & 1 == 1;
+        let source = u16::try_from(source >> 1).map_err(|_| WireError::Number)?;
+        let place = read_place(&mut reader)?;
+        index.tombstones.push(Tombstone { source, place, behind: read_known_sequence(&mut reader, &index)?, idle });
     }
     for _ in 0..reader.varint()? {
         let (source, place, deleted) = (read_source(&mut reader)?, read_place(&mut reader)?, reader.byte()? == 1);
-        let sequence = match usize::try_from(reader.varint()?).map_err(|_| WireError::Number)? {
-            0 => read_sequence(&mut reader)?,
-            at => index.groups.get(at - 1).ok_or(WireError::Index)?.sequence.clone(),
-        };
+        let sequence = read_known_sequence(&mut reader, &index)?;
         index.last.push(Last { source, place, sequence, deleted });
     }
     for _ in 0..reader.varint()? {
@@ -168,6 +163,24 @@ fn put_sequence(out: &mut Vec<u8>, sequence: &Sequence) {
 
 fn read_sequence(reader: &mut Reader<'_>) -> Result<Sequence, WireError> {
     Ok(Sequence::from_bytes(reader.bytes()?))
+}
+
+/// A sequence that mostly stands in a group already.
+fn put_known_sequence(out: &mut Vec<u8>, index: &Index, sequence: &Sequence) {
+    match index.groups.iter().rposition(|g| g.sequence == *sequence) {
+        Some(at) => put_varint(out, at as u64 + 1),
+        None => {
+            put_varint(out, 0);
+            put_sequence(out, sequence);
+        }
+    }
+}
+
+fn read_known_sequence(reader: &mut Reader<'_>, index: &Index) -> Result<Sequence, WireError> {
+    Ok(match usize::try_from(reader.varint()?).map_err(|_| WireError::Number)? {
+        0 => read_sequence(reader)?,
+        at => index.groups.get(at - 1).ok_or(WireError::Index)?.sequence.clone(),
+    })
 }
 
 fn read_source(reader: &mut Reader<'_>) -> Result<u16, WireError> {

@@ -107,7 +107,7 @@ pub fn fold(
     out: &mut Vec<Run>,
 ) -> Result<bool, WireError> {
     out.clear();
-    if config.shape == Shape::Upsert && index.tombstones.is_empty() && marks.truncates.is_empty() && marks.sweeps.is_empty() {
+    if config.shape == Shape::Upsert && !index.is_buried() && marks.truncates.is_empty() && marks.sweeps.is_empty() {
         return fold_last(index, config, columns, arena, scratch, out);
     }
     list_steps(index, marks, &mut scratch.steps);
@@ -223,7 +223,7 @@ fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>
             steps.push((rank(&group.sequence, RankClass::Event), Some(i)));
         }
     }
-    steps.extend(index.tombstones.iter().map(|t| (rank(&t.behind, RankClass::Tombstone), None)));
+    steps.extend(index.tombstones.iter().filter(|t| !t.idle).map(|t| (rank(&t.behind, RankClass::Tombstone), None)));
     steps.extend(marks.truncates.iter().map(|s| (rank(s, RankClass::Truncate), None)));
     for (sequence, snapshot) in &marks.sweeps {
         if !index.spared.contains(snapshot) && !index.groups.iter().any(|g| g.snapshots.contains(snapshot)) {

@@ -233,15 +233,18 @@ impl Group {
     }
 }
 
-/// A bare tombstone in force: ranks right behind a sequence, until that source partition sends this sequence again at a higher offset.
+/// A bare tombstone: ranks right behind a sequence, until that source partition sends this sequence again at a higher offset.
 #[derive(Clone, Debug)]
 pub struct Tombstone {
     /// Source partition that it stands in.
     pub source: u16,
     /// Its place.
     pub place: Place,
-    /// The sequence that it ranks right behind.
+    /// The sequence that it ranks right behind; an empty one where nothing was known of the key.
     pub behind: Sequence,
+    /// Behind a delete, or behind nothing: it deletes nothing, but a dead letter of the record before it must not undo it (ARCHITECTURE.md,
+    /// Dead letters).
+    pub idle: bool,
 }
 
 /// The last record of the key in a source partition: what a bare tombstone there ranks behind.
@@ -262,7 +265,7 @@ pub struct Last {
 pub struct Index {
     /// Events by ascending sequence.
     pub groups: SmallVec<[Group; 1]>,
-    /// Bare tombstones in force.
+    /// Bare tombstones that no record has made void.
     pub tombstones: Vec<Tombstone>,
     /// Last record per source partition.
     pub last: SmallVec<[Last; 1]>,
@@ -329,17 +332,38 @@ impl Index {
         }
     }
 
-    /// Takes in a bare tombstone: behind the record that precedes it in its source partition; nothing after a delete or after nothing.
+    /// Takes in a bare tombstone: behind the record that precedes it in its source partition; after a delete or after nothing it is idle.
     pub fn bury(&mut self, source: u16, place: Place) {
-        let Some(last) = self.last.iter().find(|l| l.source == source) else { return };
-        if last.deleted {
-            return;
-        }
+        let last = self.last.iter().find(|l| l.source == source);
+        let (behind, idle) = last.map_or_else(|| (Sequence::default(), true), |last| (last.sequence.clone(), last.deleted));
         // Of several behind one record the last one is voided last, so it alone counts.
-        match self.tombstones.iter_mut().find(|t| t.source == source && t.behind == last.sequence) {
-            Some(same) => same.place = place,
-            None => self.tombstones.push(Tombstone { source, place, behind: last.sequence.clone() }),
+        match self.tombstones.iter_mut().find(|t| t.source == source && t.behind == behind) {
+            Some(same) => (same.place, same.idle) = (same.place.max(place), same.idle && idle),
+            None => self.tombstones.push(Tombstone { source, place, behind, idle }),
         }
+    }
+
+    /// Whether a dead letter that is replayed comes too late: a bare tombstone of its key has a higher offset and a lower rank (ARCHITECTURE.md,
+    /// Dead letters). The letter's record stood before it, so the source has deleted what it says. From now on the tombstone ranks behind that
+    /// record, as it would had nothing been set aside: the same may have been replayed before, of an earlier place at which it was sent.
+    pub fn supersede(&mut self, source: u16, sequence: &Sequence, place: Place) -> bool {
+        let sent_again = self.group(sequence).and_then(|g| g.sent.iter().find(|(s, _)| *s == source)).map(|(_, sent)| *sent);
+        let late = self.tombstones.iter_mut().filter(|t| t.source == source && t.place > place && t.behind < *sequence);
+        let Some(tombstone) = late.min_by_key(|t| t.place) else { return false };
+        if sent_again.is_none_or(|sent| sent < tombstone.place) {
+            (tombstone.behind, tombstone.idle) = (sequence.clone(), false);
+        }
+        true
+    }
+
+    /// Whether a bare tombstone that is replayed comes too late: which record stood before it is not known any more.
+    pub fn has_passed(&self, source: u16, place: Place) -> bool {
+        self.last.iter().any(|l| l.source == source && l.place > place)
+    }
+
+    /// Whether a tombstone takes part in the fold.
+    pub fn is_buried(&self) -> bool {
+        self.tombstones.iter().any(|t| !t.idle)
     }
 
     /// Whether other keys' rows and this one's rest on each other.
@@ -382,8 +406,19 @@ impl Index {
             }
         }
         if !self.tombstones.is_empty() {
-            let low = &self.groups[0].sequence;
-            self.tombstones.retain(|t| t.behind >= *low);
+            self.prune_tombstones();
         }
+    }
+
+    /// A tombstone below everything that is left deletes nothing any more, so it need not be known what it ranks behind; the last one of a source
+    /// partition still tells dead letters that come too late.
+    fn prune_tombstones(&mut self) {
+        let low = &self.groups[0].sequence;
+        for tombstone in self.tombstones.iter_mut().filter(|t| t.behind < *low) {
+            (tombstone.behind, tombstone.idle) = (Sequence::default(), true);
+        }
+        let last: SmallVec<[(u16, Place); 2]> = self.tombstones.iter().map(|t| (t.source, t.place)).collect();
+        let is_last = |t: &Tombstone| !last.iter().any(|(source, place)| *source == t.source && *place > t.place);
+        self.tombstones.retain(|t| !t.behind.as_bytes().is_empty() || is_last(t));
     }
 }

@@ -24,7 +24,7 @@ use batch::Failure;
 use buffer::{Buffer, Buffered};
 use meta::{Columns, Meta};
 use refusal::refused;
-pub use refusal::{Blame, Letter, Refuse, Stop};
+pub use refusal::{Blame, Letter, Refuse, SUPERSEDED, Stop};
 
 mod batch;
 mod buffer;
@@ -124,6 +124,8 @@ pub struct Counts {
     pub repeats: u64,
     /// Changes dead-lettered for this replica.
     pub letters: u64,
+    /// Replayed dead letters that came too late: a bare tombstone has deleted what they say.
+    pub superseded: u64,
     /// Values whose fraction of a second was cut to what the store keeps.
     pub cut: u64,
     /// Rows landed that exist, and rows landed as absent.
@@ -312,8 +314,14 @@ impl Partition {
         self.stored = claim.next;
         let truncated = |needed| Stop::LogTruncated { begin: log.begin, end: log.end, needed };
         let fresh = Meta { build: self.build, ..Meta::default() };
-        self.meta = match bytes.map(|bytes| Meta::decode(&bytes)).transpose() {
+        let is_older = bytes.as_ref().is_some_and(|bytes| Meta::is_older(bytes));
+        self.meta = match bytes.filter(|_| !is_older).map(|bytes| Meta::decode(&bytes)).transpose() {
             Err(_) => return Err(state::Error::Corrupt { what: "the meta record of a slot" }.into()),
+            Ok(None) if is_older => {
+                self.counts.discards += 1;
+                self.slot = state.discard(&self.name)?;
+                fresh
+            }
             Ok(None) => fresh,
             Ok(Some(meta)) => {
                 // Judged before the state is discarded: it is the last witness of what the log has lost.
@@ -599,6 +607,7 @@ impl Counts {
         self.rows[1] += other.rows[1];
         self.repeats += other.repeats;
         self.letters += other.letters;
+        self.superseded += other.superseded;
         self.cut += other.cut;
         self.batches += other.batches;
         self.event_time = self.event_time.max(other.event_time);

@@ -6,6 +6,7 @@
 
 pub mod partition;
 pub mod position;
+pub mod quarantine;
 pub mod shape;
 pub mod track;
 

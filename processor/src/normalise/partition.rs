@@ -90,9 +90,28 @@ impl Partition {
             }
             Course::Regressed => return Outcome::Regressed,
         }
+        self.put(token, offset, None, fingerprint, items, out);
+        Outcome::Produced
+    }
+
+    /// Puts the log records of a dead letter into the outbox, whose record stood at an offset; `letter` is its place in the dead-letter topic.
+    /// Neither positions nor offsets are judged by it or moved: it stands behind what was read since. Returns how many records they are; each
+    /// carries `number` as its token.
+    pub fn replay(&mut self, number: u64, offset: i64, letter: i64, fingerprint: Fingerprint, items: &[Item<'_>], out: &mut Outbox) -> usize {
+        let before = out.records().len();
+        self.put(number, offset, Some(letter), fingerprint, items, out);
+        out.records().len() - before
+    }
+
+    fn put(&mut self, token: u64, offset: i64, replayed: Option<i64>, fingerprint: Fingerprint, items: &[Item<'_>], out: &mut Outbox) {
         for item in items {
-            let provenance =
-                Provenance { dialect: self.dialect, topic: &self.topic, source: self.source, place: Place { offset, ordinal: item.ordinal } };
+            let provenance = Provenance {
+                dialect: self.dialect,
+                topic: &self.topic,
+                source: self.source,
+                place: Place { offset, ordinal: item.ordinal },
+                replayed,
+            };
             let partitions = match item.key {
                 Some(key) => {
                     let partition = murmur2::partition(key, self.log_partitions);
@@ -102,7 +121,9 @@ impl Partition {
                 None => 0..self.log_partitions.cast_signed(),
             };
             for partition in partitions {
-                self.track.expect(token);
+                if replayed.is_none() {
+                    self.track.expect(token);
+                }
                 out.add(
                     Destination::Log(partition),
                     token,
@@ -112,13 +133,6 @@ impl Partition {
                 );
             }
         }
-        Outcome::Produced
-    }
-
-    /// The provenance header's value for a record of this partition, as dead letters carry it.
-    pub fn provenance(&self, offset: i64, out: &mut Vec<u8>) {
-        let place = Place { offset, ordinal: 0 };
-        Provenance { dialect: self.dialect, topic: &self.topic, source: self.source, place }.encode(out);
     }
 
     /// One thing of a record is done: the record itself was processed, or one of its log records or its dead letter was acknowledged.

@@ -34,11 +34,18 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 }
 
 /// All metrics, in the order of the document.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 19] = [
     metric(Kind::Counter, "landfall_records_read_total", &["source", "table"], "records read from input topics"),
     metric(Kind::Counter, "landfall_changes_total", &["table", "op"], "changes written to change logs"),
     metric(Kind::Counter, "landfall_changes_ignored_total", &["table", "reason"], "changes passed over for a good reason, such as repeats"),
     metric(Kind::Counter, "landfall_dead_letters_total", &["table", "reason"], "dead letters written"),
+    metric(
+        Kind::Gauge,
+        "landfall_dead_letters_open",
+        &["table", "reason"],
+        "dead letters of the process's source partitions neither replayed nor dropped",
+    ),
+    metric(Kind::Gauge, "landfall_parked_keys", &["table"], "keys of the process's source partitions whose later events wait behind a dead letter"),
     metric(
         Kind::Counter,
         "landfall_values_cut_total",

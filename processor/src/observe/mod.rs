@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::land::partition::Counts;
+use crate::dead_letter::PARKED;
+use crate::land::partition::{Counts, SUPERSEDED};
+use crate::normalise::quarantine::Tally;
 use landfall_schemas::Op;
 
 /// Why something stands still, and what to do about it.
@@ -112,6 +114,12 @@ pub struct Status {
     pub parts: BTreeMap<String, Standstill>,
     /// Dead letters written by this process, by reason.
     pub dead_letters: BTreeMap<String, u64>,
+    /// Open dead letters of the source partitions of this process, by table and reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub open_letters: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Keys of them whose later events wait behind a dead letter, by table.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parked_keys: BTreeMap<String, u64>,
     /// Changes normalised by this process.
     pub changes: u64,
     /// Whether everything that was asked for is connected.
@@ -177,6 +185,10 @@ impl Observer {
     pub fn dead_letter(&self, letter: &crate::dead_letter::Letter) {
         metrics::counter!("landfall_dead_letters_total", "table" => letter.table.clone(), "reason" => letter.code.clone()).increment(1);
         *self.lock().dead_letters.entry(letter.code.clone()).or_default() += 1;
+        if letter.code == PARKED {
+            // The letter that it waits behind has been told of.
+            return tracing::debug!(table = letter.table, topic = letter.topic, partition = letter.partition, offset = letter.offset, "event parked");
+        }
         tracing::warn!(
             code = letter.code,
             table = letter.table,
@@ -186,6 +198,41 @@ impl Observer {
             reason = letter.reason,
             "record dead-lettered"
         );
+    }
+
+    /// A dead letter that was replayed came too late: the replica has a tombstone that deletes what it says.
+    pub fn superseded(&self, replica: &str, topic: &str, partition: i32, offset: i64) {
+        tracing::warn!(
+            code = SUPERSEDED,
+            replica,
+            topic,
+            partition,
+            offset,
+            "a replayed dead letter says what a later tombstone has deleted, and is dropped"
+        );
+    }
+
+    /// How many letters are open in the source partitions of this process, by table and code, and how many keys wait, by table.
+    pub fn open_letters(&self, tally: &Tally<'_>) {
+        let Tally { letters, keys } = tally;
+        let open = |table: &str, code: &str| metrics::gauge!("landfall_dead_letters_open", "table" => table.to_owned(), "reason" => code.to_owned());
+        let parked = |table: &str| metrics::gauge!("landfall_parked_keys", "table" => table.to_owned());
+        let mut status = self.lock();
+        for (table, codes) in &status.open_letters {
+            codes.keys().filter(|code| !letters.contains_key(&(table.as_str(), code.as_str()))).for_each(|code| open(table, code).set(0.0));
+        }
+        status.parked_keys.keys().filter(|table| !keys.contains_key(table.as_str())).for_each(|table| parked(table).set(0.0));
+        (status.open_letters, status.parked_keys) = (BTreeMap::new(), BTreeMap::new());
+        for ((table, code), n) in letters {
+            open(table, code).set(*n as f64);
+            let _ = status.open_letters.entry((*table).to_owned()).or_default().insert((*code).to_owned(), *n);
+        }
+        for (table, n) in keys {
+            parked(table).set(*n as f64);
+            if *n > 0 {
+                let _ = status.parked_keys.insert((*table).to_owned(), *n);
+            }
+        }
     }
 
     /// A source offset was committed.
@@ -295,6 +342,7 @@ impl Observer {
             tracing::debug!(replica, rows, seconds = took.as_secs_f64(), "batch landed");
         }
         self.ignored(table, "repeat", counts.repeats);
+        self.ignored(table, SUPERSEDED, counts.superseded);
         self.cut(table, counts.cut);
         let mut status = self.lock();
         let Some(r) = status.replicas.get_mut(replica) else { return };

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::dialect::{self, Decoded, Reject, RejectKind};
+use landfall_schemas::dialect::{self, Decoded, RejectKind};
+use landfall_schemas::key::digest;
 use landfall_schemas::provenance::{self, SourcePartition};
 use landfall_schemas::{Op, TableSchema};
 use landfall_topology::Plan;
@@ -22,8 +23,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::group::Member;
 use super::registry::Registry;
 use super::{Named, Shared, Stopping};
-use crate::dead_letter::{self, Letter};
-use crate::fault::{self, Bug};
+use crate::fault;
 use crate::log::client;
 use crate::log::control::{self, Source};
 use crate::log::headers::MessageHeaders;
@@ -31,11 +31,14 @@ use crate::log::producer::{Outgoing, Producer, Sent};
 use crate::log::topics::Topics;
 use crate::log::voice;
 use crate::normalise::partition::{Item, Outcome, Partition};
+use crate::normalise::quarantine::Digest;
 use crate::normalise::{Destination, Outbox};
 use crate::observe::Reason;
-use rebalance::{ByCommit, Consumer, Event, add};
+use letters::Letters;
+use rebalance::{Begin, ByCommit, Consumer, Event, add};
 use sources::{Input, changed_reason};
 
+mod letters;
 mod options;
 mod rebalance;
 mod schemas;
@@ -53,6 +56,8 @@ const WAIT: Duration = Duration::from_secs(30);
 const TOKEN_BITS: u32 = 40;
 /// The number of records that are waited for one by one.
 const SINGLE: usize = usize::MAX;
+/// Stands in the place of a partition in the numbers of letters and of what is replayed.
+const LETTERS: usize = (SINGLE >> TOKEN_BITS) - 1;
 
 /// Why a session ended. The caller begins another after a pause.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +88,21 @@ struct Owned {
     read: u64,
     /// Schema that it waits for, at this offset.
     wants: Option<(u64, i64)>,
+    /// Where the group stands.
+    committed: i64,
+    /// Whether later events of a key wait behind one that is a dead letter.
+    parks: bool,
+    /// It waits until fewer events do so.
+    is_full: bool,
     /// Whether what its values are written in has been told.
     is_told: bool,
+}
+
+impl Owned {
+    /// Counts changes that go to the log.
+    fn count(&mut self, items: &[Item<'_>]) {
+        items.iter().for_each(|i| self.changes[Op::ALL.iter().position(|op| *op == i.change.op).unwrap_or_default()] += 1);
+    }
 }
 
 struct Session<'a> {
@@ -101,6 +119,7 @@ struct Session<'a> {
     published: HashSet<Fingerprint>,
     pins: BTreeMap<String, Source>,
     registry: Option<Registry>,
+    letters: Letters,
     outbox: Outbox,
     acks: Vec<usize>,
     start: Instant,
@@ -131,6 +150,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     let consumer: Consumer = client::source_member(&plan.kafka, &group).create_with_context(member.clone())?;
     let producer = Producer::new(&plan.kafka)?;
     let registry = plan.kafka.registry.as_ref().map(|r| Registry::start(r, Instant::now())).transpose().map_err(SessionError::Registry)?;
+    let letters = Letters::begin(&plan.kafka, plan.dead_letters_topic())?;
     let mut session = Session {
         shared,
         plan,
@@ -145,6 +165,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
         published: HashSet::new(),
         pins,
         registry,
+        letters,
         outbox: Outbox::default(),
         acks: Vec::new(),
         start: shared.start,
@@ -189,10 +210,12 @@ impl Session<'_> {
             self.handle_events(consumer)?;
             self.take_acks(Duration::ZERO)?;
             self.take_schemas(consumer)?;
+            self.follow_letters(consumer)?;
             self.flush_counts();
             if committed.elapsed() >= COMMIT_EVERY {
                 committed = Instant::now();
                 self.commit(consumer)?;
+                self.tell_letters();
             }
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
@@ -215,13 +238,14 @@ impl Session<'_> {
 
     fn is_waiting(&self) -> bool {
         // The record at which a partition stopped stays open for good.
-        self.owned.values().any(|o| !o.stopped && o.core.outstanding() > 0)
+        self.letters.is_waiting() || self.owned.values().any(|o| !o.stopped && o.core.outstanding() > 0)
     }
 
     /// What rebalances brought, and which incarnation of a topic is read.
     fn handle_events(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         for event in self.member.take_events() {
             self.shared.observer.rebalanced();
+            self.letters.tell_anew();
             match event {
                 Event::Failed(error) => return Err(error.into()),
                 Event::Revoked(names) => {
@@ -234,8 +258,8 @@ impl Session<'_> {
                 }
                 Event::Identified(topic, incarnation) => self.identified(consumer, &topic, incarnation)?,
                 Event::Assigned(partitions) => {
-                    for (topic, partition, metadata) in partitions {
-                        self.assign(consumer, topic, partition, &metadata)?;
+                    for begin in partitions {
+                        self.assign(consumer, begin)?;
                     }
                 }
             }
@@ -243,7 +267,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, consumer: &Consumer, topic: String, partition: i32, metadata: &str) -> Result<(), SessionError> {
+    fn assign(&mut self, consumer: &Consumer, begin: Begin) -> Result<(), SessionError> {
+        let Begin { name: (topic, partition), committed, metadata } = begin;
         self.shared.observer.source_assigned(&topic, partition, true);
         if !self.inputs.contains_key(&topic) {
             let input = self.input(&topic)?;
@@ -252,7 +277,7 @@ impl Session<'_> {
         let input = &self.inputs[&topic];
         let log = &self.tables[input.table].log;
         let source = SourcePartition { incarnation: input.described.incarnation, partition };
-        let mut core = Partition::new(topic.clone(), source, log.partitions, metadata);
+        let mut core = Partition::new(topic.clone(), source, log.partitions, &metadata);
         core.dialect = input.decoder.options().dialect;
         if let Some(fingerprint) = core.shape.wanted() {
             if self.shared.contracts.get(fingerprint).is_none() {
@@ -269,12 +294,20 @@ impl Session<'_> {
             let _ = refused.get_or_insert(changed_reason(&changed));
         }
         let table = input.table;
+        let parks = self.tables[table].park_key;
+        if parks {
+            // What its former owner has committed behind stands in the topic by now.
+            self.letters.catch_up()?;
+        }
+        self.letters.book.stir(&name.0, name.1);
         // It may have been paused when it was last ours: the client keeps that to itself.
         let mut list = TopicPartitionList::new();
         let _ = list.add_partition(&name.0, name.1);
         consumer.resume(&list)?;
         let _ = self.by_name.insert(name.clone(), slot);
-        let _ = self.owned.insert(slot, Owned { name, core, table, stopped: false, changes: [0; 6], read: 0, wants: None, is_told: false });
+        let owned =
+            Owned { name, core, table, stopped: false, changes: [0; 6], read: 0, wants: None, committed, parks, is_full: false, is_told: false };
+        let _ = self.owned.insert(slot, owned);
         if let Some(reason) = refused {
             self.stop(consumer, slot, reason)?;
         }
@@ -284,11 +317,14 @@ impl Session<'_> {
     fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>, now: Duration) -> Result<(), SessionError> {
         let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
-        if owned.stopped || owned.wants.is_some() {
+        if owned.stopped || owned.wants.is_some() || owned.is_full {
             return Ok(());
         }
         let Some(input) = self.inputs.get_mut(&owned.name.0) else { return Ok(()) };
         let (partition, offset) = (message.partition(), message.offset());
+        if owned.parks && self.letters.book.is_full(&owned.name.0, partition) {
+            return self.await_room(consumer, slot, offset);
+        }
         let headers = MessageHeaders(message);
         let timestamp = message.timestamp().to_millis().and_then(|millis| millis.checked_mul(1_000));
         let record = dialect::Record { offset, key: message.key(), value: message.payload(), headers: Some(&headers), timestamp };
@@ -312,6 +348,7 @@ impl Session<'_> {
         let decoded = input.decoder.decode(record);
         let mut fresh: Option<(Fingerprint, Arc<TableSchema>)> = None;
         let mut by_offset = false;
+        let mut held = None;
         self.outbox.clear();
         let verdict = match decoded {
             Ok(Decoded::Ignored(reason)) => {
@@ -337,45 +374,52 @@ impl Session<'_> {
                     items.push(Item { ordinal, key: keyed.key, change: &keyed.change });
                 }
                 let outcome = owned.core.process(token, offset, changes.fingerprint, &items, now, &mut self.outbox);
-                if outcome == Outcome::Produced {
-                    items.iter().for_each(|i| owned.changes[Op::ALL.iter().position(|op| *op == i.change.op).unwrap_or_default()] += 1);
+                if owned.parks && outcome == Outcome::Produced && self.letters.book.holds_any(&owned.name.0, partition) {
+                    let keys: Vec<Digest> = items.iter().filter_map(|i| i.key).map(digest).collect();
+                    held = Some(keys).filter(|keys| self.letters.book.is_held(&owned.name.0, partition, keys.iter().copied()));
+                }
+                if outcome == Outcome::Produced && held.is_none() {
+                    owned.count(&items);
                 }
                 Ok(outcome)
             }
             Err(reject) => Err(reject),
         };
-        match verdict {
-            Ok(Outcome::Produced) => {
+        match (verdict, held) {
+            (Ok(Outcome::Produced), Some(keys)) => self.park(slot, token, message, keys)?,
+            (Ok(Outcome::Produced), None) => {
                 if let Some((fingerprint, schema)) = fresh {
                     self.publish(fingerprint, schema)?;
                 }
                 if by_offset {
                     self.pin_by_offset(message.topic())?;
                 }
-                if self.produce(slot)? {
+                if self.produce(slot, slot)? {
                     self.acknowledge(slot, token);
                 } else {
-                    self.bury(slot, token, message, "record.too_large", "the change is larger than a record of the log may be".to_owned())?;
+                    self.poison(slot, token, message, "record.too_large", TOO_LARGE)?;
                 }
             }
-            Ok(Outcome::Ignored) => self.acknowledge(slot, token),
-            Ok(Outcome::Withheld) => {}
-            Ok(Outcome::Rewind(from)) => {
+            (Ok(Outcome::Ignored), _) => self.acknowledge(slot, token),
+            (Ok(Outcome::Withheld), _) => {}
+            (Ok(Outcome::Rewind(from)), _) => {
                 let name = self.owned[&slot].name.clone();
                 tracing::info!(topic = name.0, partition = name.1, from, "the source sent again and regained its position");
                 consumer.seek(&name.0, name.1, Offset::Offset(from), WAIT)?;
             }
-            Ok(Outcome::Regressed) => self.regressed(consumer, slot)?,
-            Err(reject) if reject.kind() == RejectKind::StopTable => {
+            (Ok(Outcome::Regressed), _) => self.regressed(consumer, slot)?,
+            (Err(reject), _) if reject.kind() == RejectKind::StopTable => {
                 self.stop_table(consumer, slot, offset, reject.code.as_str(), &reject.reason, "the table stands still here; others go on")?;
             }
-            Err(reject) => self.poison(slot, token, message, &reject)?,
+            (Err(reject), _) => self.poison(slot, token, message, reject.code.as_str(), &reject.reason)?,
         }
         Ok(())
     }
 
     fn acknowledge(&mut self, slot: usize, token: u64) {
-        if let Some(owned) = self.owned.get_mut(&slot) {
+        if slot == LETTERS {
+            self.letters.acknowledged(token);
+        } else if let Some(owned) = self.owned.get_mut(&slot) {
             owned.core.acknowledged(token);
         }
     }
@@ -395,8 +439,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Hands the outbox to the producer, in order; false where a record is too large for the log.
-    fn produce(&mut self, slot: usize) -> Result<bool, SessionError> {
+    /// Hands the outbox to the producer, in order; false where a record is too large for the log. Acknowledgements go to `taker`: the partition
+    /// itself, or the letters.
+    fn produce(&mut self, slot: usize, taker: usize) -> Result<bool, SessionError> {
         let Some(owned) = self.owned.get(&slot) else { return Ok(true) };
         let mut fits = true;
         let tables = Arc::clone(&self.tables);
@@ -405,7 +450,7 @@ impl Session<'_> {
         for out in outbox.records() {
             let Destination::Log(partition) = out.to;
             let record = Outgoing { topic, partition, key: out.key, value: out.value, header: Some((provenance::HEADER, out.provenance)) };
-            let number = slot << TOKEN_BITS | out.token as usize;
+            let number = taker << TOKEN_BITS | out.token as usize;
             loop {
                 match self.producer.send(record, number)? {
                     Sent::Queued => break,
@@ -413,7 +458,10 @@ impl Session<'_> {
                     Sent::Full => self.take_acks(Duration::from_millis(100))?,
                     Sent::TooLarge => {
                         fits = false;
-                        self.acknowledge(slot, out.token);
+                        // What is replayed is done only when the log has all of it.
+                        if taker != LETTERS {
+                            self.acknowledge(taker, out.token);
+                        }
                         break;
                     }
                 }
@@ -450,6 +498,7 @@ impl Session<'_> {
         for owned in self.owned.values_mut() {
             if let Some((offset, metadata)) = owned.core.commit() {
                 add(&mut list, &owned.name, offset, &metadata);
+                owned.committed = offset;
                 self.shared.observer.committed(&owned.name.0, owned.name.1, offset);
                 self.member.stage().stand(&owned.name, offset, metadata);
             }
@@ -466,7 +515,7 @@ impl Session<'_> {
     }
 
     fn flush_counts(&mut self) {
-        for owned in self.owned.values_mut().filter(|o| o.read > 0) {
+        for owned in self.owned.values_mut().filter(|o| o.read > 0 || o.changes.iter().any(|n| *n > 0)) {
             let table = &self.tables[owned.table];
             let source = self.plan.sources.get(table.source).map_or("", |s| s.id.as_str());
             self.shared.observer.records_read(source, &table.id, std::mem::take(&mut owned.read));
@@ -475,47 +524,6 @@ impl Session<'_> {
         for input in self.inputs.values_mut() {
             self.shared.observer.cut(&self.tables[input.table].id, input.decoder.take_cut());
         }
-    }
-
-    /// A record that nobody can read.
-    fn poison(&mut self, slot: usize, token: u64, message: &BorrowedMessage<'_>, reject: &Reject) -> Result<(), SessionError> {
-        self.bury(slot, token, message, reject.code.as_str(), reject.reason.clone())
-    }
-
-    /// A dead letter stands before the watermark passes its record (law 11).
-    fn bury(&mut self, slot: usize, token: u64, message: &BorrowedMessage<'_>, code: &str, reason: String) -> Result<(), SessionError> {
-        let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
-        let hides = self.tables[owned.table].rules.hides();
-        let letter = Letter {
-            code: code.to_owned(),
-            reason,
-            table: self.tables[owned.table].id.clone(),
-            replica: None,
-            topic: message.topic().to_owned(),
-            partition: message.partition(),
-            offset: message.offset(),
-            // Where columns are left out or masked, no part of a record is shown: it may be what must not be.
-            key: message.key().map(dead_letter::excerpt).filter(|_| !hides),
-            excerpt: message.payload().map(dead_letter::excerpt).filter(|_| !hides),
-        };
-        if !fault::bug(Bug::CommitPastRejected) {
-            owned.core.expect(token);
-            let (topic, key) = (self.plan.dead_letters_topic(), letter.record_key());
-            let value = serde_json::to_vec(&letter).unwrap_or_default();
-            let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
-            let number = slot << TOKEN_BITS | token as usize;
-            loop {
-                match self.producer.send(record, number)? {
-                    Sent::Queued => break,
-                    Sent::Full => self.take_acks(Duration::from_millis(100))?,
-                    // A letter is bounded below what any producer may be limited to.
-                    Sent::TooLarge => return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge).into()),
-                }
-            }
-            self.shared.observer.dead_letter(&letter);
-        }
-        self.acknowledge(slot, token);
-        Ok(())
     }
 
     fn stop(&mut self, consumer: &Consumer, slot: usize, reason: Reason) -> Result<(), SessionError> {
@@ -551,7 +559,7 @@ impl Session<'_> {
     fn drain(&mut self) -> TopicPartitionList {
         let deadline = Instant::now() + Duration::from_secs(5);
         while self.is_waiting() && Instant::now() < deadline {
-            if self.take_acks(Duration::from_millis(50)).is_err() {
+            if self.write_notes().and_then(|()| self.take_acks(Duration::from_millis(50))).is_err() {
                 return TopicPartitionList::new();
             }
         }
@@ -565,6 +573,8 @@ impl Session<'_> {
         list
     }
 }
+
+const TOO_LARGE: &str = "the change is larger than a record of the log may be";
 
 const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
     yet: let the connector send the table to a new topic";

@@ -171,13 +171,18 @@ pub(super) fn contracts() -> Target {
 
 /// Provenance headers.
 pub(super) fn provenances() -> Target {
-    let header = |topic: &str, partition, offset, ordinal| {
+    let header = |topic: &str, partition, offset, ordinal, replayed| {
         let mut out = Vec::new();
         let source = SourcePartition { incarnation: [7; 16], partition };
-        Provenance { dialect: provenance::Dialect::Debezium, topic, source, place: Place { offset, ordinal } }.encode(&mut out);
+        Provenance { dialect: provenance::Dialect::Debezium, topic, source, place: Place { offset, ordinal }, replayed }.encode(&mut out);
         Case::one(0, out)
     };
-    let corpus = vec![header("shop.public.orders", 0, 0, 0), header("", i32::MAX, i64::MAX, u32::MAX), header("日本", 3, 1 << 40, 2)];
+    let corpus = vec![
+        header("shop.public.orders", 0, 0, 0, None),
+        header("", i32::MAX, i64::MAX, u32::MAX, None),
+        header("日本", 3, 1 << 40, 2, None),
+        header("shop.public.orders", 1, 9, 0, Some(700)),
+    ];
     target("provenances", corpus, || {
         Box::new(|case| {
             let bytes = case.part(0).unwrap_or_default();

@@ -128,6 +128,16 @@ impl Kafka {
         });
     }
 
+    /// Deletes the records of a partition below an offset, as retention does.
+    pub fn delete_records(&self, topic: &str, partition: i32, below: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(below)).expect("a legal offset");
+        let answer = self.runtime.block_on(self.admin.delete_records(&list, &AdminOptions::new().operation_timeout(Some(REQUEST))));
+        let deleted = answer.unwrap_or_else(|e| panic!("records of {topic} could not be deleted: {e}"));
+        deleted.elements().iter().for_each(|e| e.error().unwrap_or_else(|e| panic!("records of {topic} could not be deleted: {e}")));
+        assert_eq!(self.bounds(topic)[&partition].0, below);
+    }
+
     /// Number of partitions; 0 where there is no such topic.
     pub fn partitions(&self, topic: &str) -> i32 {
         let metadata = match self.producer.client().fetch_metadata(Some(topic), REQUEST) {

@@ -65,6 +65,8 @@ pub struct Defaults {
     pub batch_rows_max: Field<u32>,
     /// Most bytes of a landed batch; bytes or a size, `64KiB` to `1GiB`; a DuckDB store takes `16MiB`. Default: `64MiB`.
     pub batch_bytes_max: Field<Size>,
+    /// True: later events of a key wait behind one of its own that is a dead letter. Default: `false`.
+    pub park_key: Field<bool>,
     /// The change log of tables that do not say otherwise. Default: see its fields.
     pub log: Field<Log>,
 }

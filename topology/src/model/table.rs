@@ -44,6 +44,9 @@ pub struct Table {
     pub on_incompatible: Field<OnIncompatible>,
     /// What a changed key does: `abort` or `reset`. Default: `abort`.
     pub on_key_change: Field<OnKeyChange>,
+    /// True: while an event of a key is a dead letter, later events of that key wait behind it, among the dead letters; once it is replayed or dropped
+    /// they follow in order. For dialects whose records have the key of their row. Default: `defaults.park_key`, else `false`.
+    pub park_key: Field<bool>,
     /// Quiet time before a batch lands; seconds or a duration. Default: `defaults.push_debounce_quiet`, else `0`, which never waits.
     pub push_debounce_quiet: Field<Duration>,
     /// Longest wait of a batch; seconds or a duration, not below `push_debounce_quiet`. Default: `defaults.push_debounce_max_delay`, else `5`.

@@ -49,14 +49,14 @@ impl Plan {
         for table in &self.tables {
             let log = &table.log;
             let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
-            let key = key_text(table.primary_key.as_deref());
+            let key = key_text(table.primary_key.as_deref(), table.park_key);
             let base = self.base(&table.id, table.source, &table.topic, key, log);
             self.push_replicas(&mut rows, &base, &table.replicas, None);
         }
         for pattern in &self.patterns {
             let topic = pattern.log_template.replace("{topology}", &self.topology);
             let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
-            let key = key_text(pattern.primary_key.as_deref());
+            let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
             let base = self.base(&pattern.id, pattern.source, &matches, key, log);
             self.push_replicas(&mut rows, &base, &pattern.replicas, Some("{table}"));
@@ -109,8 +109,9 @@ fn wait_text(quiet: Duration, max_delay: Duration) -> String {
     if quiet.is_zero() { String::from("at once") } else { format!("after {quiet:?} of quiet or {max_delay:?}") }
 }
 
-fn key_text(key: Option<&[String]>) -> String {
-    key.map_or_else(|| String::from("from the record key"), |key| key.join(", "))
+fn key_text(key: Option<&[String]>, parks: bool) -> String {
+    let columns = key.map_or_else(|| String::from("from the record key"), |key| key.join(", "));
+    if parks { format!("{columns}; parks") } else { columns }
 }
 
 fn log_text(topic: &str, partitions: u32, replication: Option<u16>, retention: Retention) -> String {

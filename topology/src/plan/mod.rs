@@ -250,6 +250,8 @@ pub struct TablePlan {
     pub types: Vec<(String, LogicalType)>,
     /// What of its columns leaves the source topic, and under which names.
     pub rules: ColumnRulesPlan,
+    /// Whether later events of a key wait behind one that is a dead letter.
+    pub park_key: bool,
     /// Whether a pattern made it: the types are then those of all its tables, and say nothing about the columns of one.
     pub is_derived: bool,
     /// Its change log.

@@ -27,6 +27,8 @@ pub struct TablePattern {
     pub types: Vec<(String, LogicalType)>,
     /// Rules for the columns of every table.
     pub rules: ColumnRulesPlan,
+    /// Whether later events of a key wait behind one that is a dead letter.
+    pub park_key: bool,
     pub(crate) matcher: Matcher,
     pub(crate) topology: String,
     pub(crate) log_template: String,
@@ -41,12 +43,27 @@ pub struct TablePattern {
 impl PartialEq for TablePattern {
     fn eq(&self, other: &Self) -> bool {
         // Every part but the compiled form of `matcher`, whose source decides.
-        let Self { id, source, primary_key, types, rules, matcher, topology, log_template, log_partitions, log_replication, replicas, stores } = self;
+        let Self {
+            id,
+            source,
+            primary_key,
+            types,
+            rules,
+            park_key,
+            matcher,
+            topology,
+            log_template,
+            log_partitions,
+            log_replication,
+            replicas,
+            stores,
+        } = self;
         *id == other.id
             && *source == other.source
             && *primary_key == other.primary_key
             && *types == other.types
             && *rules == other.rules
+            && *park_key == other.park_key
             && matcher.regex.as_str() == other.matcher.regex.as_str()
             && matcher.id == other.matcher.id
             && matcher.text == other.matcher.text
@@ -156,6 +173,7 @@ impl TablePattern {
             primary_key: self.primary_key.clone(),
             types: self.types.clone(),
             rules: self.rules.clone(),
+            park_key: self.park_key,
             is_derived: true,
             log: LogPlan { topic: log, partitions: self.log_partitions, replication: self.log_replication, retention: Retention::Forever },
             replicas,

@@ -288,6 +288,17 @@ const CASES: &[Case] = cases! {
     "a tiny batch": "{ store: local }" => "{ store: local, batch_bytes_max: 1KiB }";
         ("topology.bad_value", "tables[0].replicas[0].batch_bytes_max", "1KiB");
 
+    // Parked keys.
+    "parking by the word": "    replicas:" => "    park_key: on\n    replicas:";
+        ("topology.yaml_ambiguous", "tables[0].park_key", "on");
+    "parking what has no key of its own": "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: canal }", "    replicas:" => "    park_key: true\n    replicas:";
+        ("topology.not_supported_yet", "tables[0].park_key", "true");
+    "parking by default what has no key of its own": "{ push_debounce_quiet: 0 }" => "{ park_key: true }",
+        "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: maxwell }";
+        ("topology.not_supported_yet", "defaults.park_key", "true");
+    "a table that does not park": "{ push_debounce_quiet: 0 }" => "{ park_key: true }", "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: maxwell }",
+        "    replicas:" => "    park_key: false\n    replicas:"; ;
+
     // Kafka.
     "an empty list of brokers": "[localhost:9092]" => "[]";
         ("kafka.brokers", "kafka.brokers", "[]");
@@ -374,8 +385,8 @@ const CASES: &[Case] = cases! {
         ("topology.required", "tables[0].columns", "{ mask");
     "a salt for nothing": "    replicas:" => "    mask_salt: '${env:SALT}'\n    replicas:";
         ("topology.field_unused", "tables[0].mask_salt", "'$");
-    "a source to come": "type: postgresql\n" => "type: mongodb\n";
-        ("topology.not_supported_yet", "sources[0].type", "mongodb");
+    "a source to come": "type: postgresql\n" => "type: cosmosdb\n";
+        ("topology.not_supported_yet", "sources[0].type", "cosmosdb");
     "a store to come": "type: duckdb, path: replicas.duckdb" => "type: kafka";
         ("topology.not_supported_yet", "stores[0].type", "kafka");
     "defaults written out are harmless": "    replicas:" => "    replicate: 0\n    load_protected: false\n    off_peak_tz: UTC\n    first_build: topic\n    subscribe_deletes: false\n    native_apply: rows\n    on_key_change: abort\n    sequence_by: []\n    columns: { exclude: [], mask: {}, rename: {} }\n    log: { format: avro, latest: false, retention: forever }\n    replicas:",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{BASE, check_text, patched};
-use crate::plan::{Plan, Retention, Shape, SourceType, StoreKind};
+use crate::plan::{Dialect, KeyFormat, Plan, Retention, Shape, SourceType, StoreKind};
 
 fn plan(text: &str) -> Plan {
     let checked = check_text(text);
@@ -56,7 +56,7 @@ fn every_supported_field_has_its_effect() {
     assert_eq!((certificate.certificate.as_str(), certificate.key.as_str()), ("/etc/landfall/client.pem", "/etc/landfall/client.key"));
     assert!(certificate.key_password.is_some());
 
-    assert_eq!(plan.sources.iter().map(|s| s.epoch).collect::<Vec<_>>(), [Some(2), None, None]);
+    assert_eq!(plan.sources.iter().map(|s| s.epoch).collect::<Vec<_>>(), [Some(2), None, None, None]);
     match &plan.stores[0].kind {
         StoreKind::ClickHouse { url, database, user, password } => {
             assert_eq!((url.as_str(), database.as_str(), user.as_deref()), ("https://clickhouse:8443", "shop", Some("landfall")));
@@ -78,6 +78,7 @@ fn every_supported_field_has_its_effect() {
         [
             ("orders", "shop.public.orders", 3),
             ("invoices", "billing.billing.invoices", 3),
+            ("products", "catalog.shop.products", 0),
             ("deltas", "bus.deltas", 0),
             ("audit", "shop.audit.log", 1),
         ]
@@ -105,6 +106,8 @@ fn every_supported_field_has_its_effect() {
     // What the table leaves open comes from `defaults`.
     assert_eq!((invoices.log.partitions, invoices.log.replication), (6, Some(3)));
     assert_eq!((invoices.replicas[0].batch_rows_max, invoices.replicas[0].batch_bytes_max), (50_000, 32 << 20));
+    assert_eq!((plan.sources[2].dialect, plan.tables[2].rules.document.as_deref()), (Dialect::Mongodb, Some("product")));
+    assert_eq!((plan.sources[3].dialect, plan.sources[3].key_format), (Dialect::Plain, KeyFormat::String));
     assert_eq!(plan.patterns.len(), 2);
 }
 

@@ -9,7 +9,7 @@ use landfall_schemas::LogicalType;
 
 use crate::field::Field;
 use crate::issue::{At, Code, Finding, shown};
-use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Log, Table};
+use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Dialect, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
 use crate::plan::{LogPlan, Plan, Retention, TablePattern, TablePlan};
@@ -86,10 +86,11 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     // Without a legal id the replicas are still checked, as far as they do not need it.
     let naming = if is_pattern { Naming::Many } else { Naming::One(id) };
     let replicas = replica::resolve_all(cx, table, at, naming, around.defaults, around.stores);
+    let park_key = park_key(cx, table, around, origin.as_ref().map(|(source, ..)| *source));
     let (Some(id), Some((source, topics, at_topic)), Some((primary_key, types))) = (id, origin, key) else {
         return;
     };
-    let (Some(rules), Some(log), Some(replicas)) = (rules, log, replicas) else {
+    let (Some(rules), Some(park_key), Some(log), Some(replicas)) = (rules, park_key, log, replicas) else {
         return;
     };
     let (plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
@@ -110,6 +111,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 primary_key,
                 types,
                 rules,
+                park_key,
                 is_derived: false,
                 log,
                 replicas: plans,
@@ -125,6 +127,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 primary_key,
                 types,
                 rules,
+                park_key,
                 matcher,
                 topology: topology.to_owned(),
                 log_template: log.template.to_owned(),
@@ -135,6 +138,24 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
             });
         }
     }
+}
+
+/// Whether keys of a table park; nothing where that is written and cannot be.
+fn park_key(cx: &Context<'_>, table: &Table, around: &Surroundings<'_>, source: Option<usize>) -> Option<bool> {
+    let given = match (&table.park_key, &around.defaults.park_key) {
+        (Field::Broken(_), _) | (Field::Absent, Field::Broken(_)) => return None,
+        (Field::Given(on, at), _) | (Field::Absent, Field::Given(on, at)) => (*on).then_some(at),
+        (Field::Absent, Field::Absent) => None,
+    };
+    let Some(at) = given else { return Some(false) };
+    let cdc = source.and_then(|source| around.sources.get(source)?.model.cdc.get());
+    let dialect = cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(Dialect::Debezium);
+    // Which rows a record of these is about stands in its value alone, which is what cannot be read.
+    if matches!(dialect, Dialect::Maxwell | Dialect::Canal) {
+        unsupported::not_yet(cx, at, &format!("park_key with dialect {}", dialect.as_str()));
+        return None;
+    }
+    Some(true)
 }
 
 /// The place of the source, the topics, and where they are named.

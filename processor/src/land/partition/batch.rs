@@ -12,6 +12,7 @@ use landfall_schemas::{Change, Op, Provenance, Sequence, TableSchema, row};
 
 use super::buffer::Buffered;
 use super::links::Other;
+use super::refusal::SUPERSEDED;
 use super::{Blame, Counts, Known, Letter, Partition, Stop};
 use crate::fault::{self, Bug};
 use crate::land::debounce::Debounce;
@@ -170,6 +171,7 @@ impl Partition {
                 self.pending_counts.repeats += 1;
                 return Ok(());
             };
+            let is_replay = provenance.replayed.is_some();
             let source = u16::try_from(source).map_err(|_| damaged(WireError::Number))?;
             self.pending_counts.folded[Op::ALL.iter().position(|op| *op == change.op).unwrap_or_default()] += 1;
             self.pending_counts.event_time = self.pending_counts.event_time.max(change.event_time.unwrap_or_default());
@@ -184,7 +186,8 @@ impl Partition {
                 }
             }
             let other = change.other_key.map(|plain| self.meet(plain, &known.schema, state)).transpose();
-            let applied = other.and_then(|other| self.apply(at, &change, known, source, provenance.place, record.offset, other));
+            let from = Standing { source, place: provenance.place, is_replay };
+            let applied = other.and_then(|other| self.apply(at, &change, known, from, record.offset, other));
             applied.map_err(|e| match e {
                 Failure::Wire(source) => damaged(source),
                 Failure::Stop(stop) => stop,
@@ -196,9 +199,21 @@ impl Partition {
     }
 
     /// The number of a source partition where the place is above everything seen of it; `None` for a repeat.
+    ///
+    /// A replayed dead letter stands below that place by its nature, and leaves it where it is. Letters of one source partition are replayed by
+    /// whoever owns it at the time, and a zombie may judge them by an older topology, so no highest place of theirs would be a prefix; what
+    /// recognises their repeats is the index of their key, where an event of one place is one event however often it is put in.
     fn recognise(&mut self, provenance: &Provenance<'_>) -> Option<usize> {
         let sources = &mut self.pending.sources;
-        let at = match sources.iter().position(|(s, _)| *s == provenance.source) {
+        let found = sources.iter().position(|(s, _)| *s == provenance.source);
+        if provenance.replayed.is_some() {
+            return Some(found.unwrap_or_else(|| {
+                // Nothing was seen of it yet: every place is above this one.
+                sources.push((provenance.source, Place { offset: -1, ordinal: 0 }));
+                sources.len() - 1
+            }));
+        }
+        let at = match found {
             Some(at) => {
                 if provenance.place <= sources[at].1 && !fault::bug(Bug::RepeatsFolded) {
                     return None;
@@ -214,17 +229,22 @@ impl Partition {
         Some(at)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one change, in the parts that its caller has taken apart")]
-    fn apply(
-        &mut self,
-        at: usize,
-        change: &Change<'_>,
-        known: &Known,
-        source: u16,
-        place: Place,
-        offset: i64,
-        other: Option<Other>,
-    ) -> Result<(), Failure> {
+    fn apply(&mut self, at: usize, change: &Change<'_>, known: &Known, from: Standing, offset: i64, other: Option<Other>) -> Result<(), Failure> {
+        let Standing { source, place, is_replay } = from;
+        if is_replay {
+            let index = &mut self.overlay.entries[at].index;
+            let too_late = match change.sequence {
+                Some(sequence) => index.supersede(source, &Sequence::from_bytes(sequence), place),
+                None => index.has_passed(source, place),
+            };
+            if too_late {
+                self.pending_counts.superseded += 1;
+                self.letters.push(Letter { offset, code: SUPERSEDED, column: String::new() });
+                self.overlay.entries[at].changed = true;
+                let _ = self.settle(at, offset)?;
+                return Ok(());
+            }
+        }
         let Some(sequence) = change.sequence else {
             let e = &mut self.overlay.entries[at];
             e.index.bury(source, place);
@@ -421,6 +441,16 @@ impl Partition {
         self.overlay.entries[at].key_row = Some(span);
         Ok(())
     }
+}
+
+/// Where a change stood in its source.
+#[derive(Clone, Copy)]
+struct Standing {
+    /// Number of its source partition.
+    source: u16,
+    place: Place,
+    /// Whether it is a dead letter that was replayed.
+    is_replay: bool,
 }
 
 /// Why a change was not folded.

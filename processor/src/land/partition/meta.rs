@@ -1,6 +1,6 @@
 //! What stands in state beside the keys of a slot: how far it is folded, of what, and in which columns.
 //!
-//! Layout 1 of a slot's meta record. It is written in one batch with the keys, so `S` never parts from the state that it describes; a record
+//! Layout 2 of a slot's meta record; layout 1 stood before keys whose layout was another. It is written in one batch with the keys, so `S` never parts from the state that it describes; a record
 //! that cannot be read stops the partition rather than being guessed at.
 
 use landfall_schemas::Sequence;
@@ -40,7 +40,7 @@ impl Columns {
 }
 
 impl Meta {
-    const LAYOUT: u8 = 1;
+    const LAYOUT: u8 = 2;
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.push(Self::LAYOUT);
@@ -62,6 +62,11 @@ impl Meta {
             put_bytes(out, sequence.as_bytes());
             put_long(out, *id);
         }
+    }
+
+    /// Whether a record is that of an earlier layout: its state is discarded and folded anew, as that of another build is.
+    pub(super) fn is_older(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|layout| (1..Self::LAYOUT).contains(layout))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, WireError> {

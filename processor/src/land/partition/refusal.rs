@@ -76,6 +76,9 @@ impl Stop {
     }
 }
 
+/// Code of a dead letter that was replayed and came too late.
+pub const SUPERSEDED: &str = "superseded";
+
 /// A change that this replica cannot take. It is durably dead-lettered before `K` passes it (law 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {

@@ -9,8 +9,8 @@ use landfall_schemas::Provenance;
 use rdkafka::consumer::Consumer as _;
 
 use super::{Consumer, Session, SessionError, WAIT, one};
-use crate::dead_letter::Letter;
-use crate::land::partition::Stop;
+use crate::dead_letter::{self, Act, Letter, Note};
+use crate::land::partition::{SUPERSEDED, Stop};
 use crate::log::producer::{Outgoing, Producer};
 use crate::observe::Reason;
 
@@ -29,25 +29,32 @@ impl Session<'_> {
         if self.letters.is_none() {
             self.letters = Some(Producer::new(&self.shared.plan.kafka)?);
         }
-        let mut written = Vec::new();
+        let (mut written, mut encoded) = (Vec::new(), Vec::new());
         for letter in owned.core.letters() {
             let provenance = owned.core.provenance(letter.offset).and_then(|bytes| Provenance::decode(bytes).ok());
             let (source, partition, offset) =
                 provenance.map_or((owned.name.0.as_str(), owned.name.1, letter.offset), |p| (p.topic, p.source.partition, p.place.offset));
-            written.push(Letter {
+            if letter.code == SUPERSEDED {
+                self.shared.observer.superseded(&r.plan.id, source, partition, offset);
+                let note = Note { act: Act::Superseded, letter: provenance.and_then(|p| p.replayed).unwrap_or_default() };
+                encoded.push((format!("{source}/{partition}/{offset}"), serde_json::to_vec(&note).unwrap_or_default()));
+                continue;
+            }
+            let letter = Letter {
                 code: letter.code.to_owned(),
                 reason: letter.reason(&r.table.id, &r.plan.id),
+                hint: dead_letter::hint(letter.code).to_owned(),
                 table: r.table.id.clone(),
                 replica: Some(r.plan.id.clone()),
                 topic: source.to_owned(),
                 partition,
                 offset,
-                key: None,
-                excerpt: None,
-            });
+                ..Letter::default()
+            };
+            encoded.push((letter.record_key(), serde_json::to_vec(&letter).unwrap_or_default()));
+            written.push(letter);
         }
         let Some(producer) = &self.letters else { return Ok(()) };
-        let encoded: Vec<(String, Vec<u8>)> = written.iter().map(|l| (l.record_key(), serde_json::to_vec(l).unwrap_or_default())).collect();
         let records = encoded.iter().map(|(key, value)| Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value, header: None });
         if let Err(error) = producer.send_all(records, LETTERS_WAIT) {
             self.letters = None;

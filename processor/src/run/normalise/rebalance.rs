@@ -16,14 +16,25 @@ pub(super) type Consumer = BaseConsumer<Member<ByCommit>>;
 /// What was heard.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Topics and partitions that are ours now, with the metadata of their committed offsets.
-    Assigned(Vec<(String, i32, String)>),
+    /// Topics and partitions that are ours now.
+    Assigned(Vec<Begin>),
     /// Where to begin is not known, or the client did not take them: the session ends, and the next one asks again.
     Failed(KafkaError),
     /// Those that are no longer ours.
     Revoked(Vec<(String, i32)>),
     /// The records of a topic that come now are of this incarnation of it.
     Identified(String, [u8; 16]),
+}
+
+/// Where a partition begins.
+#[derive(Debug)]
+pub(super) struct Begin {
+    /// Topic and partition.
+    pub(super) name: (String, i32),
+    /// The committed offset; 0 where there is none.
+    pub(super) committed: i64,
+    /// Its metadata.
+    pub(super) metadata: String,
 }
 
 /// Knows what stands to be committed of each partition.
@@ -78,19 +89,19 @@ impl ByCommit {
     }
 }
 
-/// Sets the offsets of new partitions to the committed ones, or to the first record; returns them with their metadata.
-fn begin(consumer: &Consumer, partitions: &mut TopicPartitionList) -> Result<Vec<(String, i32, String)>, KafkaError> {
+/// Sets the offsets of new partitions to the committed ones, or to the first record.
+fn begin(consumer: &Consumer, partitions: &mut TopicPartitionList) -> Result<Vec<Begin>, KafkaError> {
     let committed = consumer.committed_offsets(partitions.clone(), WAIT)?;
     let mut assigned = Vec::new();
     for element in committed.elements() {
         element.error()?;
         let (topic, partition) = (element.topic(), element.partition());
-        let offset = match element.offset() {
-            Offset::Offset(at) => Offset::Offset(at),
-            _ => Offset::Beginning,
+        let (offset, committed) = match element.offset() {
+            Offset::Offset(at) => (Offset::Offset(at), at),
+            _ => (Offset::Beginning, 0),
         };
         partitions.set_partition_offset(topic, partition, offset)?;
-        assigned.push((topic.to_owned(), partition, element.metadata().to_owned()));
+        assigned.push(Begin { name: (topic.to_owned(), partition), committed, metadata: element.metadata().to_owned() });
     }
     Ok(assigned)
 }

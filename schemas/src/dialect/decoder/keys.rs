@@ -57,6 +57,14 @@ impl Decoder {
         Reject::new(Code::NullKey, reason)
     }
 
+    /// The canonical key that a record's own key says, whatever its value is; `None` where it says none.
+    pub fn key_of(&mut self, key: Option<&[u8]>) -> Option<&[u8]> {
+        let document = self.open_key(key).ok()??;
+        let plan = self.key_plan(&document).ok()?;
+        self.key_of_record(&plan, &document).ok()?;
+        Some(&self.key.canonical)
+    }
+
     pub(super) fn key_lacks(&self, column: &str) -> Reject {
         let reason = format!("the record key lacks column {column:?} of the key of table {:?}", self.options.table);
         Reject::new(Code::KeyMissing, reason)
