@@ -86,8 +86,8 @@ fuzz: libs ## damages inputs of every decoder for SECONDS=n each; sums of all ru
 
 property: libs ## sends COUNT=n values of every type through every store, and changes and keys through their encodings
 	@$(STACK) setup
-	LANDFALL_STACK_SERVICES="postgres clickhouse" LANDFALL_COUNT=$(COUNT) $(STACK) run $(TEST_BINARY) \
-		$(foreach store,postgres clickhouse duckdb,sink_$(store)::conformance::any_value_is_kept_or_refused) \
+	LANDFALL_STACK_SERVICES="kafka postgres clickhouse" LANDFALL_COUNT=$(COUNT) $(STACK) run $(TEST_BINARY) \
+		$(foreach store,postgres clickhouse duckdb kafka,sink_$(store)::conformance::any_value_is_kept_or_refused) \
 		round_trips::any_change_goes_in_and_comes_out round_trips::any_key_stands_where_its_value_does
 
 planted: libs ## shows that the kill test catches each planted bug

@@ -97,6 +97,13 @@ pub struct Change<'a> {
 
 const MAGIC: [u8; 2] = [0xC3, 0x01];
 
+/// Appends what a single-object encoding begins with: its mark and the fingerprint of its contract.
+#[inline]
+pub fn put_fingerprint(fingerprint: Fingerprint, out: &mut Vec<u8>) {
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&fingerprint.0.to_le_bytes());
+}
+
 /// The fingerprint that an encoded change names, and the body behind it.
 #[inline]
 pub fn split_fingerprint(value: &[u8]) -> Result<(Fingerprint, &[u8]), WireError> {
@@ -111,8 +118,7 @@ pub fn split_fingerprint(value: &[u8]) -> Result<(Fingerprint, &[u8]), WireError
 impl<'a> Change<'a> {
     /// Appends the single-object encoding.
     pub fn encode(&self, fingerprint: Fingerprint, out: &mut Vec<u8>) {
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&fingerprint.0.to_le_bytes());
+        put_fingerprint(fingerprint, out);
         put_long(out, Op::ALL.iter().position(|op| *op == self.op).unwrap_or_default() as i64);
         put_optional(out, self.sequence, put_bytes);
         put_optional(out, self.event_time, put_long);

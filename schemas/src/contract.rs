@@ -55,8 +55,8 @@ struct ColumnProperty {
     nullable: bool,
 }
 
-/// The contract of a table schema as Avro JSON, with its fingerprint.
-pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
+/// What every contract of a table schema has in common: the property `landfall`, and the namespace that holds its hash.
+fn identity(schema: &TableSchema) -> (Json, String) {
     let property = Property {
         version: VERSION,
         table: schema.table().to_owned(),
@@ -65,21 +65,48 @@ pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
     };
     let property = serde_json::to_value(property).expect("strings and numbers always serialise");
     let hash = crc64(property.to_string().as_bytes());
-    let namespace = format!("landfall.{}.s{hash:016x}", avro_name(schema.table()));
+    (property, format!("landfall.{}.s{hash:016x}", avro_name(schema.table())))
+}
+
+/// The fields of a record of columns.
+fn fields<'c>(columns: impl Iterator<Item = &'c Column>, nullable: bool, defined: &mut Defined) -> Json {
+    columns
+        .map(|c| {
+            let ty = avro_type(c.ty, defined);
+            if nullable {
+                json!({"name": avro_name(&c.name), "type": ["null", ty], "default": null})
+            } else {
+                json!({"name": avro_name(&c.name), "type": ty})
+            }
+        })
+        .collect()
+}
+
+/// A contract with its property, and its fingerprint, which does not depend on that.
+fn finished(mut contract: Json, property: Json) -> (String, Fingerprint) {
+    let canonical = canonical_form(&contract, "");
+    if let Json::Object(map) = &mut contract {
+        map.insert("landfall".to_owned(), property);
+    }
+    (contract.to_string(), Fingerprint(crc64(canonical.as_bytes())))
+}
+
+/// The contract of whole rows of a table schema: the type `Row` of the change contract, standing alone. It is what the values of
+/// `<log topic>.latest` name (ARCHITECTURE.md, The log).
+pub fn of_rows(schema: &TableSchema) -> (String, Fingerprint) {
+    let (property, namespace) = identity(schema);
+    let contract = json!({
+        "type": "record", "name": "Row", "namespace": namespace, "doc": "A whole row; columns that the source does not send are completed.",
+        "fields": fields(schema.columns().iter(), true, &mut Defined::default()),
+    });
+    finished(contract, property)
+}
+
+/// The contract of a table schema as Avro JSON, with its fingerprint.
+pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
+    let (property, namespace) = identity(schema);
     let mut defined = Defined::default();
-    let mut columns = |columns: &mut dyn Iterator<Item = &Column>, nullable: bool| -> Json {
-        columns
-            .map(|c| {
-                let ty = avro_type(c.ty, &mut defined);
-                if nullable {
-                    json!({"name": avro_name(&c.name), "type": ["null", ty], "default": null})
-                } else {
-                    json!({"name": avro_name(&c.name), "type": ty})
-                }
-            })
-            .collect()
-    };
-    let mut contract = json!({
+    let contract = json!({
         "type": "record", "name": "Change", "namespace": namespace, "doc": "One change of one row, or a mark that concerns every row.",
         "fields": [
             {"name": "op", "doc": "c create, u update, d delete, r snapshot read, t truncate, s end of a full snapshot",
@@ -93,18 +120,14 @@ pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
             {"name": "snapshot", "doc": "Id of the full snapshot that read the row, or that ended.", "type": ["null", "long"]},
             {"name": "unauthored", "doc": "Positions in Row of the columns that this change does not carry: neither NULL nor a value.",
              "type": {"type": "array", "items": "int"}},
-            {"name": "key", "type": ["null", {"type": "record", "name": "Key", "fields": columns(&mut schema.key_columns(), false)}]},
+            {"name": "key", "type": ["null", {"type": "record", "name": "Key", "fields": fields(schema.key_columns(), false, &mut defined)}]},
             {"name": "other_key", "doc": "Half of a key change: the new key of a delete, the former key of what created the row anew.",
              "type": ["null", "Key"]},
-            {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": columns(&mut schema.columns().iter(), true)}]},
+            {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": fields(schema.columns().iter(), true, &mut defined)}]},
             {"name": "after", "type": ["null", "Row"]},
         ],
     });
-    let canonical = canonical_form(&contract, "");
-    if let Json::Object(map) = &mut contract {
-        map.insert("landfall".to_owned(), property);
-    }
-    (contract.to_string(), Fingerprint(crc64(canonical.as_bytes())))
+    finished(contract, property)
 }
 
 /// Reads a contract back into the table schema that it was made of.
@@ -266,6 +289,17 @@ mod tests {
         let schema = schema(&[("id", "uuid"), ("with space", "text"), ("日本", "numeric"), ("again", "uuid"), ("list", "array(uuid)")], &["id"]);
         let (text, _) = of(&schema);
         assert_eq!(parse(&text).expect("our own contract"), schema);
+    }
+
+    #[test]
+    fn a_row_alone_has_a_contract_of_its_own() {
+        let schema = schema(&[("id", "uuid"), ("n", "numeric"), ("again", "uuid"), ("span", "interval"), ("list", "array(numeric)")], &["id"]);
+        let (text, fingerprint) = of_rows(&schema);
+        assert_ne!(fingerprint, of(&schema).1);
+        assert_eq!(parse(&text).expect("our own contract"), schema);
+        // Each named type is defined where it first stands: another reader takes it as it is.
+        let read = crate::avro::Schema::parse(&text, &[]).expect("an Avro schema");
+        assert_eq!(read.record(read.root()).map(<[_]>::len), Some(5));
     }
 
     #[test]

@@ -263,6 +263,7 @@ fn keep(store: &Store) {
         Store::DuckDb { path, .. } => {
             let _ = std::fs::copy(path, path.with_extension("kept")).expect("the file is there");
         }
+        Store::Latest { .. } => unreachable!("a topic has no copies to put back"),
     }
 }
 
@@ -291,6 +292,7 @@ fn put_back(store: &Store) {
             }
             let _ = std::fs::copy(path.with_extension("kept"), path).expect("the copy is there");
         }
+        Store::Latest { .. } => unreachable!("a topic has no copies to put back"),
     }
 }
 

@@ -56,7 +56,7 @@ fn a_panic_in_a_store_stops_that_store_alone() {
 /// Another topology with the same ids, in the same database and the same file: refused by name, and nothing of ours is touched.
 #[test]
 fn two_topologies_in_one_store_do_not_meet() {
-    let stores = Stores { clickhouse: true, postgres: true, duckdb: true };
+    let stores = Stores::ALL;
     let mut ours = Scene::on(Topology::new("ours", &[ORDERS, CUSTOMERS], stores), 82, Mix::CALM);
     let mut process = ours.topology.run().start();
     ours.produce(40);

@@ -3,7 +3,7 @@
 //! Names reach topics, tables, metrics and file systems, so each kind has one narrow rule here, used by the check and by the
 //! expansion of patterns alike. The errors are fragments that continue a name: `… which {why}`.
 
-use crate::plan::StoreKind;
+use crate::plan::{StoreKind, cursors_topic, latest_topic};
 
 /// Kafka's limit.
 const TOPIC_CHARS_MAX: usize = 249;
@@ -66,6 +66,11 @@ pub(crate) fn topic(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// The log topic of a table that has a topic of newest rows: both that and its cursors need legal names, too.
+pub(crate) fn log_with_latest(log: &str) -> Result<(), &'static str> {
+    topic(&cursors_topic(&latest_topic(log))).map_err(|_| "leaves no room for .latest.cursors within 249 characters")
+}
+
 /// A name as part of a table id: every other character becomes `_`.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
@@ -94,6 +99,7 @@ pub(crate) const fn identifier_bytes_max(store: &StoreKind) -> usize {
     match store {
         StoreKind::Postgres { .. } => POSTGRES_BYTES_MAX,
         StoreKind::ClickHouse { .. } | StoreKind::DuckDb { .. } => IDENTIFIER_BYTES_MAX,
+        StoreKind::Kafka => TOPIC_CHARS_MAX,
     }
 }
 
@@ -120,6 +126,8 @@ pub(crate) fn occupied(store: &StoreKind, table: &str) -> Vec<String> {
         StoreKind::ClickHouse { .. } => vec![table.to_owned(), format!("{table}_live")],
         StoreKind::Postgres { .. } => vec![table.to_owned()],
         StoreKind::DuckDb { .. } => vec![table.to_lowercase()],
+        // Kafka refuses a topic that differs from another only in dots and underscores.
+        StoreKind::Kafka => vec![table.replace('.', "_")],
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use landfall_topology::Plan;
-use landfall_topology::plan::{RegistryPlan, StoreKind, TablePlan};
+use landfall_topology::plan::{RegistryPlan, StoreKind, TablePlan, cursors_topic};
 use serde::Serialize;
 
 use super::paper::{Field, Mood, Paper, counted, printable};
@@ -69,7 +69,8 @@ pub fn ask(plan: &Plan) -> Vec<Finding> {
         Err(finding) => vec![finding],
     };
     findings.extend(plan.kafka.registry.as_ref().map(registry));
-    findings.extend(plan.stores.iter().map(|s| store(&s.id, &s.kind)));
+    // Topics of newest rows are in the cluster that was asked already.
+    findings.extend(plan.stores.iter().filter(|s| s.kind != StoreKind::Kafka).map(|s| store(&s.id, &s.kind)));
     findings
 }
 
@@ -135,6 +136,7 @@ fn kafka(plan: &Plan, cluster: &Cluster) -> Vec<Finding> {
     for table in &plan.tables {
         findings.push(input(table, cluster));
         findings.push(log(table, cluster));
+        findings.extend(latest(plan, table, cluster));
     }
     if !plan.patterns.is_empty() {
         let expansion = plan.expand(cluster.topics.keys().map(String::as_str));
@@ -150,6 +152,7 @@ fn kafka(plan: &Plan, cluster: &Cluster) -> Vec<Finding> {
         }
         for table in &expansion.tables {
             findings.push(log(table, cluster));
+            findings.extend(latest(plan, table, cluster));
         }
     }
     findings
@@ -176,6 +179,22 @@ fn log(table: &TablePlan, cluster: &Cluster) -> Finding {
     }
 }
 
+/// The topic of newest rows has the partitions of the log that is there, or that will be made.
+fn latest(plan: &Plan, table: &TablePlan, cluster: &Cluster) -> Option<Finding> {
+    let topic = &plan.latest(table)?.table;
+    let subject = format!("newest rows {topic}");
+    let wanted = cluster.topics.get(&table.log.topic).copied().unwrap_or(table.log.partitions as usize);
+    let partitions = |n: usize| counted(n as u64, "partition");
+    Some(match (cluster.topics.get(topic), cluster.topics.get(&cursors_topic(topic))) {
+        (None, _) => Finding::new(Standing::Good, subject, format!("is not there yet: run makes it with {}", partitions(wanted))),
+        (Some(_), None) => Finding::new(Standing::Bad, subject, "is there and was not made by Landfall")
+            .hint("rename or delete that topic, or give the log another one with `log.topic`"),
+        (Some(found), _) if *found != wanted => Finding::new(Standing::Bad, subject, format!("has {}, the log has {wanted}", partitions(*found)))
+            .hint("delete the topic and the one of its cursors: run makes both anew and lands every row"),
+        (Some(found), _) => Finding::new(Standing::Good, subject, partitions(*found)),
+    })
+}
+
 fn store(id: &str, kind: &StoreKind) -> Finding {
     let subject = format!("store {id} ({})", kind.as_str());
     let limits = Limits { rows: 1, time: Duration::from_secs(10), ..Limits::default() };
@@ -190,6 +209,7 @@ fn store(id: &str, kind: &StoreKind) -> Finding {
             clickhouse::query::run(&options, None, "SELECT version()", &limits).map(|t| format!("reached and logged in, version {}", version(t)))
         }
         StoreKind::DuckDb { path, .. } => file(Path::new(path), &limits),
+        StoreKind::Kafka => Ok("in the cluster of the logs".to_owned()),
     };
     match answer {
         Ok(message) => Finding::new(Standing::Good, subject, message),
@@ -254,6 +274,21 @@ mod tests {
         assert_eq!((found[1].subject.as_str(), found[1].message.as_str()), ("patterns all", "match 1 topic: orders"));
         let found = kafka(&plan, &cluster(3, &[]));
         assert_eq!(found[1].standing, Standing::Odd);
+    }
+
+    #[test]
+    fn newest_rows_have_the_partitions_of_their_log_and_are_landfalls() {
+        let plan = plan("  - { id: orders, source: db, schema: public, name: orders, log: { latest: true, partitions: 6 } }\n");
+        let found = |topics: &[(&str, usize)]| {
+            let finding = kafka(&plan, &cluster(3, topics)).pop().expect("the last one");
+            assert_eq!(finding.subject, "newest rows shop.orders.latest");
+            (finding.standing, finding.message)
+        };
+        assert_eq!(found(&[]), (Standing::Good, "is not there yet: run makes it with 6 partitions".to_owned()));
+        let ours = [("shop.orders", 6), ("shop.orders.latest", 6), ("shop.orders.latest.cursors", 7)];
+        assert_eq!(found(&ours), (Standing::Good, "6 partitions".to_owned()));
+        assert_eq!(found(&ours[..2]).0, Standing::Bad);
+        assert_eq!(found(&[("shop.orders", 6), ("shop.orders.latest", 5), ours[2]]), (Standing::Bad, "has 5 partitions, the log has 6".to_owned()));
     }
 
     #[test]

@@ -107,6 +107,12 @@ fn ask_store(arguments: &Arguments, limits: &Limits) -> Result<Table, Failure> {
             clickhouse::query::run(&options, Some(database), &arguments.query, limits).map_err(problem)?
         }
         StoreKind::DuckDb { path, schema } => file(arguments, &plan, Path::new(path), schema, limits)?,
+        StoreKind::Kafka => {
+            let topics: Vec<&str> = plan.tables.iter().filter_map(|table| plan.latest(table)).map(|r| r.table.as_str()).collect();
+            let hint =
+                format!("read them with any Kafka consumer: {}", if topics.is_empty() { "<log topic>.latest".to_owned() } else { topics.join(", ") });
+            return Err(Problem::new(format!("store {:?} is topics, which answer no queries", store.id), hint).into());
+        }
     })
 }
 

@@ -4,6 +4,8 @@
 //! defaults here, which are a matter of speed and memory, and never over what is pinned. `LANDFALL_KAFKA_DEBUG` names debug contexts of the
 //! client, for looking at a cluster that does not let us in.
 
+use std::time::Duration;
+
 use landfall_topology::plan::{KafkaPlan, Mechanism, Protocol};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
@@ -111,6 +113,34 @@ pub fn reader(kafka: &KafkaPlan) -> ClientConfig {
     default(&mut config, &["fetch.wait.max.ms"], "100");
     default(&mut config, &["fetch.message.max.bytes", "max.partition.fetch.bytes"], "1048576");
     default(&mut config, &["receive.message.max.bytes"], "268435456");
+    config
+}
+
+/// A reader of one partition that says where its end is. What is open or was taken back is passed over, unless `uncommitted`.
+pub fn tail(kafka: &KafkaPlan, uncommitted: bool) -> ClientConfig {
+    let mut config = reader(kafka);
+    let _ = config.set("enable.partition.eof", "true");
+    let _ = config.set("isolation.level", if uncommitted { "read_uncommitted" } else { "read_committed" });
+    // Somebody waits for the end, and what is read is mostly little.
+    let _ = config.set("fetch.wait.max.ms", "10");
+    config
+}
+
+/// How long a transaction may be open before the broker takes it back. Its owner gives up long before, and whoever takes over ends it at once.
+pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A producer that fences whoever used the id before. It is discarded at the first failure, and with it everything that it had under way.
+pub fn transactional(kafka: &KafkaPlan, id: &str) -> ClientConfig {
+    let mut config = producer(kafka);
+    let timeout = TRANSACTION_TIMEOUT.as_millis().to_string();
+    let _ = config.set("transactional.id", id);
+    let _ = config.set("transaction.timeout.ms", &timeout);
+    // The client wants both to agree: what the transaction cannot hold any more is not sent.
+    let _ = config.set("message.timeout.ms", &timeout);
+    let _ = config.set("enable.gapless.guarantee", "false");
+    // Somebody waits for every batch, and knows that it is whole.
+    let _ = config.set("linger.ms", "1");
+    let _ = config.set("allow.auto.create.topics", "false");
     config
 }
 

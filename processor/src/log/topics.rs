@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall_topology::plan::KafkaPlan;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::client;
@@ -23,6 +23,8 @@ pub enum Purpose {
     Log,
     /// Latest word per key: contracts, control.
     Compacted,
+    /// Cursors of compacted topics: written with every landing, read from their end.
+    Cursors,
     /// Dead letters: kept until an operator drops them.
     Letters,
 }
@@ -132,6 +134,23 @@ impl Topics {
         Ok(names.iter().map(|n| find(n).map(|t| Described { incarnation: [0; 16], partitions: t.partitions().len() as u32 })).collect())
     }
 
+    /// Partitions and copies of a topic, where it is there.
+    pub fn layout(&self, topic: &str) -> Result<Option<(u32, u16)>, KafkaError> {
+        // Asked for by its name, a topic that is not there might be made.
+        let metadata = self.client.inner().fetch_metadata(None, TIMEOUT)?;
+        let found = metadata.topics().iter().find(|t| t.name() == topic && t.error().is_none());
+        let copies = |t: &rdkafka::metadata::MetadataTopic| t.partitions().first().map_or(1, |p| p.replicas().len());
+        Ok(found.map(|t| (t.partitions().len() as u32, u16::try_from(copies(t)).unwrap_or(1))))
+    }
+
+    /// A setting of a topic, where the cluster tells it.
+    pub fn setting(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
+        let options = AdminOptions::new().request_timeout(Some(TIMEOUT));
+        let answers = block_on(self.client.describe_configs([&ResourceSpecifier::Topic(topic)], &options))?;
+        let answer = answers.into_iter().next().transpose().map_err(KafkaError::AdminOp)?;
+        Ok(answer.and_then(|resource| resource.get(name).and_then(|entry| entry.value.clone())))
+    }
+
     /// Names of all topics of the cluster.
     pub fn names(&self) -> Result<Vec<String>, KafkaError> {
         let metadata = self.client.inner().fetch_metadata(None, TIMEOUT)?;
@@ -149,6 +168,8 @@ impl Topics {
         let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(copies)).set("min.insync.replicas", in_sync);
         new = match purpose {
             Purpose::Compacted => new.set("cleanup.policy", "compact"),
+            // Every landing makes the record before it superfluous: small segments are cleaned soon.
+            Purpose::Cursors => new.set("cleanup.policy", "compact").set("segment.bytes", "16777216").set("min.cleanable.dirty.ratio", "0.1"),
             Purpose::Log | Purpose::Letters => new.set("cleanup.policy", "delete").set("retention.ms", "-1").set("retention.bytes", "-1"),
         };
         new = new.set("max.message.bytes", "104857600");

@@ -36,6 +36,7 @@ use crate::log::voice::Unreachable;
 use crate::observe::{Observer, Reason};
 use crate::sink::clickhouse::{self, ClickHouseSink};
 use crate::sink::duckdb::{self, DuckDbSink};
+use crate::sink::kafka::{self, KafkaSink};
 use crate::sink::postgres::{self, PostgresSink};
 use crate::state::rocks::RocksState;
 use land::StoreRuntime;
@@ -237,10 +238,10 @@ pub fn ensure_topics(plan: &Plan, topics: &Topics) -> Result<(), TopicError> {
 
 /// How the sinks of each store are made. Options that no connection could be made with are an error at once.
 pub fn stores(plan: &Plan) -> Result<Vec<StoreRuntime>, crate::sink::Error> {
-    plan.stores.iter().map(|store| runtime(&store.id, &store.kind)).collect()
+    plan.stores.iter().map(|store| runtime(plan, &store.id, &store.kind)).collect()
 }
 
-fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Error> {
+fn runtime(plan: &Plan, id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Error> {
     let id = id.to_owned();
     Ok(match kind {
         StoreKind::Postgres { url, database, schema, user, password } => {
@@ -289,6 +290,19 @@ fn runtime(id: &str, kind: &StoreKind) -> Result<StoreRuntime, crate::sink::Erro
                 }),
                 workers: 1,
                 lock: Some(path),
+            }
+        }
+        StoreKind::Kafka => {
+            let options = kafka::Options { kafka: plan.kafka.clone(), schemas: plan.schemas_topic(), partitions: None };
+            let process = Arc::new(kafka::Process::default());
+            StoreRuntime {
+                id,
+                connect: Box::new(move || Box::new(KafkaSink::new(options.clone(), Arc::clone(&process)))),
+                // Values are written as the log has them.
+                refuse: None,
+                // A landing there is mostly waiting for answers, which overlap.
+                workers: 4,
+                lock: None,
             }
         }
     })

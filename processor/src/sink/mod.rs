@@ -6,6 +6,7 @@
 
 pub mod clickhouse;
 pub mod duckdb;
+pub mod kafka;
 pub mod memory;
 pub mod postgres;
 pub mod query;

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "the rules of the core about clocks and threads do not bind the harness that drives real processes")]
 
 pub mod kafka;
+pub mod latest;
 pub mod process;
 pub mod registry;
 pub mod rng;

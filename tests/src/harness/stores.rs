@@ -26,11 +26,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use super::stack;
+use super::kafka::Kafka;
+use super::{latest, stack};
 
 /// What the values of a column mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +248,13 @@ pub enum Store {
         /// Schema.
         schema: String,
     },
+    /// The topics of newest rows of a topology.
+    Latest {
+        /// The cluster.
+        kafka: Arc<Kafka>,
+        /// Name of the topology.
+        topology: String,
+    },
 }
 
 fn double(name: &str) -> String {
@@ -263,12 +272,13 @@ impl Store {
             Self::Postgres { .. } => "serving",
             Self::ClickHouse { .. } => "warehouse",
             Self::DuckDb { .. } => "local",
+            Self::Latest { .. } => "latest",
         }
     }
 
     /// Whether cursors and rows are read as of one moment.
     pub const fn is_transactional(&self) -> bool {
-        !matches!(self, Self::ClickHouse { .. })
+        !matches!(self, Self::ClickHouse { .. } | Self::Latest { .. })
     }
 
     /// The statement that reads a replica's live rows.
@@ -283,6 +293,7 @@ impl Store {
                 format!("SELECT {} FROM {}.{}", list(back, Kind::clickhouse), back(database), back(&format!("{table}_live")))
             }
             Self::DuckDb { schema, .. } => format!("SELECT {} FROM {}.{}", list(double, Kind::duckdb), double(schema), double(table)),
+            Self::Latest { .. } => panic!("topics answer no statements"),
         }
     }
 
@@ -290,6 +301,9 @@ impl Store {
     pub fn view(&self, table: &str, columns: &[Column]) -> Option<View> {
         // A store of a test serves one topology, whose name comes before the rest.
         let replica = format!("LIKE '%.{}.{table}'", self.id());
+        if let Self::Latest { kafka, topology } = self {
+            return latest::view(kafka, topology, table, columns);
+        }
         let select = self.select(table, columns);
         let (cursors, rows) = match self {
             Self::Postgres { server, database, .. } => {
@@ -314,6 +328,7 @@ impl Store {
                 let cursors = format!("SELECT partition::VARCHAR, next_offset::VARCHAR FROM landfall.\"cursor\" WHERE replica {replica}");
                 (file.query(&cursors).ok()?, file.query(&select).ok()?)
             }
+            Self::Latest { .. } => return None,
         };
         let number = |cell: &Option<String>| cell.as_deref().and_then(|c| c.parse::<i64>().ok());
         let cursors = cursors.iter().filter_map(|row| Some((i32::try_from(number(&row[0])?).ok()?, number(&row[1])?))).collect();

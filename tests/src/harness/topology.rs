@@ -1,10 +1,12 @@
-//! Topology files of the tests: one source, any tables, any of the three stores.
+//! Topology files of the tests: one source, any tables, any of the stores.
 //!
 //! Each topology lives in a folder of its own with its state and its DuckDB file, and has databases of its own in the servers.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::kafka::Kafka;
 use super::process::Options;
 use super::stack;
 use super::stores::{ClickHouse, Postgres, Store};
@@ -18,15 +20,19 @@ pub struct Stores {
     pub clickhouse: bool,
     /// DuckDB.
     pub duckdb: bool,
+    /// Topics of newest rows.
+    pub latest: bool,
 }
 
 impl Stores {
-    /// All three.
-    pub const ALL: Self = Self { postgres: true, clickhouse: true, duckdb: true };
+    /// All three that answer queries.
+    pub const ALL: Self = Self { postgres: true, clickhouse: true, duckdb: true, latest: false };
     /// DuckDB alone.
-    pub const DUCKDB: Self = Self { postgres: false, clickhouse: false, duckdb: true };
+    pub const DUCKDB: Self = Self { postgres: false, clickhouse: false, duckdb: true, latest: false };
     /// Postgres alone.
-    pub const POSTGRES: Self = Self { postgres: true, clickhouse: false, duckdb: false };
+    pub const POSTGRES: Self = Self { postgres: true, clickhouse: false, duckdb: false, latest: false };
+    /// Topics of newest rows alone.
+    pub const LATEST: Self = Self { postgres: false, clickhouse: false, duckdb: false, latest: true };
 }
 
 /// A topology in a folder of its own.
@@ -76,6 +82,9 @@ impl Topology {
         if stores.duckdb {
             list.push(Store::DuckDb { path: folder.path().join("replicas.duckdb"), schema: "replica".into() });
         }
+        if stores.latest {
+            list.push(Store::Latest { kafka: Arc::new(Kafka::at(brokers)), topology: name.clone() });
+        }
         let topology = Self {
             prefix: format!("{name}src"),
             name,
@@ -101,7 +110,7 @@ impl Topology {
     pub fn yaml(&self) -> String {
         let mut yaml = format!(
             "topology: {}\nkafka:\n  brokers: [\"{}\"]\n  client: {{ {} }}\n{}defaults: {{ push_debounce_quiet: 0, log: {{ partitions: {}, replication: 1 }} }}\n\
-             sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\nstores:\n",
+             sources:\n  - {{ id: shopdb, type: postgresql, change_signal: debezium, cdc: {{ topic_prefix: {} }} }}\n",
             self.name,
             self.brokers,
             self.client,
@@ -109,13 +118,17 @@ impl Topology {
             self.log_partitions,
             self.prefix
         );
+        let declared: Vec<&Store> = self.stores.iter().filter(|s| !matches!(s, Store::Latest { .. })).collect();
+        let has_latest = declared.len() < self.stores.len();
+        yaml.push_str(if declared.is_empty() { "" } else { "stores:\n" });
         yaml.push_str(&self.stores_yaml());
         yaml.push_str("tables:\n");
         for table in &self.tables {
             writeln!(yaml, "  - id: {table}\n    source: shopdb\n    schema: public\n    name: {table}").expect("text grows");
             yaml.push_str(&self.table_extra);
-            yaml.push_str("    replicas:\n");
-            for store in &self.stores {
+            yaml.push_str(if has_latest { "    log: { latest: true }\n" } else { "" });
+            yaml.push_str(if declared.is_empty() { "    replicas: []\n" } else { "    replicas:\n" });
+            for store in &declared {
                 writeln!(yaml, "      - {{ store: {} }}", store.id()).expect("text grows");
             }
         }
@@ -127,6 +140,7 @@ impl Topology {
         let mut yaml = String::new();
         for store in &self.stores {
             match store {
+                Store::Latest { .. } => Ok(()),
                 Store::Postgres { server, database, schema } => {
                     writeln!(yaml, "  - {{ id: serving, type: postgresql, url: \"{server}/{database}\", schema: {schema} }}")
                 }
@@ -201,7 +215,7 @@ impl Drop for Topology {
                 Store::ClickHouse { database } => {
                     ClickHouse::new().query(&format!("DROP DATABASE IF EXISTS {database}")).ok();
                 }
-                Store::DuckDb { .. } => {}
+                Store::DuckDb { .. } | Store::Latest { .. } => {}
             }
         }
     }

@@ -168,7 +168,7 @@ pub struct Log {
     pub retention: Field<Retention>,
     /// Encoding of the changes: `avro` or `json`. Default: `avro`. Supported so far: `avro`.
     pub format: Field<LogFormat>,
-    /// True: a compacted topic of the newest rows beside the log. Default: `false`. Not supported yet.
+    /// True: a compacted topic of the newest rows beside the log, `<log topic>.latest`; it is replica `latest.<table id>`. Default: `false`.
     pub latest: Field<bool>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Plan, ReplicaPlan, Retention};
+use super::{Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
 
 /// One replica of the resolved topology, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ impl Plan {
             let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
             let key = key_text(table.primary_key.as_deref(), table.park_key);
             let base = self.base(&table.id, table.source, &table.topic, key, log);
-            self.push_replicas(&mut rows, &base, &table.replicas, None);
+            self.push_replicas(&mut rows, &base, &table.log.topic, &table.replicas, None);
         }
         for pattern in &self.patterns {
             let topic = pattern.log_template.replace("{topology}", &self.topology);
@@ -59,7 +59,7 @@ impl Plan {
             let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
             let base = self.base(&pattern.id, pattern.source, &matches, key, log);
-            self.push_replicas(&mut rows, &base, &pattern.replicas, Some("{table}"));
+            self.push_replicas(&mut rows, &base, &topic, &pattern.replicas, Some("{table}"));
         }
         rows
     }
@@ -80,7 +80,8 @@ impl Plan {
         }
     }
 
-    fn push_replicas(&self, rows: &mut Vec<Row>, base: &Row, replicas: &[ReplicaPlan], name: Option<&str>) {
+    /// `log`: the log's topic. `name`: what stands for the names of tables that are not known yet.
+    fn push_replicas(&self, rows: &mut Vec<Row>, base: &Row, log: &str, replicas: &[ReplicaPlan], name: Option<&str>) {
         if replicas.is_empty() {
             rows.push(base.clone());
         }
@@ -88,10 +89,17 @@ impl Plan {
             let Some(store) = self.stores.get(replica.store) else {
                 continue;
             };
-            let table = name.unwrap_or(&replica.table);
+            let (id, target) = match (&store.kind, name) {
+                (StoreKind::Kafka, None) => (replica.id.clone(), replica.table.clone()),
+                (StoreKind::Kafka, Some(name)) => (format!("{}.{name}", store.id), latest_topic(log)),
+                (kind, name) => {
+                    let table = name.unwrap_or(&replica.table);
+                    (format!("{}.{table}", store.id), format!("{}.{table}", kind.namespace()))
+                }
+            };
             rows.push(Row {
-                replica: format!("{}.{table}", store.id),
-                target: format!("{} {}.{table}", store.kind.as_str(), store.kind.namespace()),
+                replica: id,
+                target: format!("{} {target}", store.kind.as_str()),
                 shape: format!("{}, build {}", replica.shape.as_str(), replica.build),
                 landing: format!(
                     "{}, at most {} rows or {} KiB",

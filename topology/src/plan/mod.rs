@@ -25,7 +25,7 @@ pub struct Plan {
     pub kafka: KafkaPlan,
     /// Sources, in the order of the file.
     pub sources: Vec<SourcePlan>,
-    /// Stores, in the order of the file.
+    /// Stores, in the order of the file; behind them [`LATEST`], where a table asks for it.
     pub stores: Vec<StorePlan>,
     /// Tables that are named one by one, in the order of the file.
     pub tables: Vec<TablePlan>,
@@ -42,6 +42,11 @@ impl Plan {
     /// Topic of the schemas that log records refer to: `<topology>.schemas`.
     pub fn schemas_topic(&self) -> String {
         format!("{}.schemas", self.topology)
+    }
+
+    /// The replica of a table that is a topic of its newest rows, where it has one.
+    pub fn latest<'p>(&self, table: &'p TablePlan) -> Option<&'p ReplicaPlan> {
+        table.replicas.iter().find(|r| self.stores.get(r.store).is_some_and(|s| s.kind == StoreKind::Kafka))
     }
 
     /// Topic of rejected records: `<topology>.dead-letters`.
@@ -154,6 +159,19 @@ pub struct StorePlan {
     pub kind: StoreKind,
 }
 
+/// Id of the store that the topics of newest rows are: no file declares it, `log: { latest: true }` of a table brings it.
+pub const LATEST: &str = "latest";
+
+/// The topic of the newest rows of a change log (ARCHITECTURE.md, The log).
+pub fn latest_topic(log: &str) -> String {
+    format!("{log}.latest")
+}
+
+/// The topic of what a topic of newest rows holds: its cursors, and whose it is.
+pub fn cursors_topic(latest: &str) -> String {
+    format!("{latest}.cursors")
+}
+
 /// What a store is and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreKind {
@@ -188,6 +206,8 @@ pub enum StoreKind {
         /// Schema of the replicas.
         schema: String,
     },
+    /// Compacted topics in the cluster of the logs, one a table: `<log topic>.latest`.
+    Kafka,
 }
 
 impl StoreKind {
@@ -197,22 +217,24 @@ impl StoreKind {
             Self::ClickHouse { .. } => "clickhouse",
             Self::Postgres { .. } => "postgresql",
             Self::DuckDb { .. } => "duckdb",
+            Self::Kafka => "kafka",
         }
     }
 
-    /// Database or schema of the replicas.
+    /// Database or schema of the replicas; empty where the store has neither.
     pub fn namespace(&self) -> &str {
         match self {
             Self::ClickHouse { database, .. } => database,
             Self::Postgres { schema, .. } | Self::DuckDb { schema, .. } => schema,
+            Self::Kafka => "",
         }
     }
 
     /// The most bytes that may land there at once. DuckDB works in this process and takes several times a batch beside its own buffers: 64 MiB of
-    /// text that does not compress took 429 MB. The others stream what they are sent.
+    /// text that does not compress took 429 MB. Kafka's client keeps a copy of what it has not sent. The others stream what they are sent.
     pub const fn batch_bytes_most(&self) -> Option<u64> {
         match self {
-            Self::DuckDb { .. } => Some(16 << 20),
+            Self::DuckDb { .. } | Self::Kafka => Some(16 << 20),
             Self::ClickHouse { .. } | Self::Postgres { .. } => None,
         }
     }
@@ -224,6 +246,7 @@ impl StoreKind {
             (Self::Postgres { url, database, schema, .. }, Self::Postgres { url: url2, database: database2, schema: schema2, .. }) => {
                 url == url2 && database == database2 && schema == schema2
             }
+            (Self::Kafka, Self::Kafka) => true,
             (Self::DuckDb { path, schema }, Self::DuckDb { path: path2, schema: schema2 }) => path == path2 && schema.eq_ignore_ascii_case(schema2),
             _ => false,
         }
@@ -309,11 +332,11 @@ pub enum Retention {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicaPlan {
-    /// `<store>.<target table>`, unique in the topology; [`Plan::full_name`] is unique beyond it.
+    /// `<store>.<target table>`, for a topic of newest rows `latest.<table id>`; unique in the topology, and [`Plan::full_name`] beyond it.
     pub id: String,
     /// Place of its store in [`Plan::stores`].
     pub store: usize,
-    /// Table in the store.
+    /// Table in the store, or the topic that it is.
     pub table: String,
     /// What it holds.
     pub shape: Shape,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_schemas::LogicalType;
 use regex::Regex;
 
-use super::{ColumnRulesPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan};
+use super::{ColumnRulesPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan, cursors_topic, latest_topic};
 use crate::names;
 
 /// An entry with a glob or a regular expression.
@@ -158,10 +158,17 @@ impl TablePattern {
         }
         let mut replicas = self.replicas.clone();
         for (replica, (store, kind)) in replicas.iter_mut().zip(&self.stores) {
+            replica.id = format!("{store}.{id}");
+            if *kind == StoreKind::Kafka {
+                if let Err(why) = names::log_with_latest(&log) {
+                    return Err(ExpandError::Log { topic: topic.to_owned(), log, why });
+                }
+                replica.table = latest_topic(&log);
+                continue;
+            }
             if let Err(why) = names::target(kind, &id) {
                 return Err(ExpandError::Target { topic: topic.to_owned(), table: id, store: store.clone(), why });
             }
-            replica.id = format!("{store}.{id}");
             replica.table.clone_from(&id);
         }
         Ok(TablePlan {
@@ -179,6 +186,12 @@ impl TablePattern {
             replicas,
         })
     }
+}
+
+/// The log that a topic belongs to by its name: itself, or what stands before `.latest` or `.latest.cursors`.
+fn log_of(topic: &str) -> &str {
+    let latest = topic.strip_suffix(".cursors").filter(|t| t.ends_with(".latest")).unwrap_or(topic);
+    latest.strip_suffix(".latest").unwrap_or(topic)
 }
 
 /// What the patterns of a plan make of the topics that exist.
@@ -230,7 +243,7 @@ impl Plan {
         }
         // A log of a derived table may itself look like a source topic.
         let logs: BTreeSet<String> = candidates.iter().map(|(_, t)| t.log.topic.clone()).collect();
-        candidates.retain(|(_, t)| !logs.contains(&t.topic) && !t.topic.strip_suffix(".latest").is_some_and(|l| logs.contains(l)));
+        candidates.retain(|(_, t)| !logs.contains(&t.topic) && !logs.contains(log_of(&t.topic)));
 
         let mut claims: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for table in self.tables.iter().chain(candidates.iter().map(|(_, t)| t)) {
@@ -257,10 +270,9 @@ impl Plan {
         expansion
     }
 
-    /// True for a topic that Landfall writes: a log, its `.latest`, or one of the three of the topology.
+    /// True for a topic that Landfall writes: a log, its `.latest` and the cursors of that, or one of the three of the topology.
     pub fn is_own_topic(&self, topic: &str) -> bool {
-        let log = topic.strip_suffix(".latest").unwrap_or(topic);
-        self.tables.iter().any(|t| t.log.topic == topic || t.log.topic == log)
+        self.tables.iter().any(|t| t.log.topic == topic || t.log.topic == log_of(topic))
             || [self.control_topic(), self.schemas_topic(), self.dead_letters_topic()].iter().any(|own| own == topic)
     }
 
@@ -271,6 +283,9 @@ impl Plan {
             // Kafka refuses a topic that differs from another only in dots and underscores.
             format!("log topic {}", table.log.topic.replace('.', "_")),
         ];
+        if let Some(latest) = self.latest(table) {
+            claims.extend([latest.table.clone(), cursors_topic(&latest.table)].map(|topic| format!("log topic {}", topic.replace('.', "_"))));
+        }
         for replica in &table.replicas {
             let Some(store) = self.stores.get(replica.store) else {
                 continue;

@@ -192,6 +192,17 @@ const CASES: &[Case] = cases! {
         ("log.loop", "tables[0].topic", "shop.orders");
     "another table's newest rows": "- id: orders" => "- { id: o2, source: shopdb, topic: shop.orders.latest }\n  - id: orders";
         ("log.loop", "tables[0].topic", "shop.orders.latest");
+    "a store of the name that the newest rows have": "id: local, type" => "id: Latest, type", "{ store: local }" => "{ store: Latest }\n    log: { latest: true }";
+        ("topology.reserved_name", "stores[0].id", "Latest");
+    "that name without newest rows": "id: local, type" => "id: latest, type", "{ store: local }" => "{ store: latest }"; ;
+    "newest rows where another log is": "- id: orders" => "- { id: o2, source: shopdb, topic: x, log: { topic: shop_orders_latest } }\n  - id: orders", "    replicas:" => "    log: { latest: true }\n    replicas:";
+        ("log.same_topic", "tables[1].log", "{ latest");
+    "cursors where another log is": "- id: orders" => "- { id: o2, source: shopdb, topic: x, log: { topic: shop.orders.latest.cursors } }\n  - id: orders", "    replicas:" => "    log: { latest: true }\n    replicas:";
+        ("log.same_topic", "tables[1].log", "{ latest");
+    "cursors of newest rows as a source": "- id: orders" => "- { id: o2, source: shopdb, topic: shop.orders.latest.cursors }\n  - id: orders";
+        ("log.loop", "tables[0].topic", "shop.orders.latest.cursors");
+    "no room behind a log": "    replicas:" => "    log: { topic: oooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo, latest: true }\n    replicas:";
+        ("topology.topic_name", "tables[0].log.latest", "true");
     "a topic with a slash": "    name: orders" => "    topic: shop/orders";
         ("topology.topic_name", "tables[0].topic", "shop/orders");
     "a topic prefix with a blank": "topic_prefix: shop" => "topic_prefix: my shop";

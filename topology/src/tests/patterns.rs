@@ -108,6 +108,24 @@ fn own_topics_are_never_read() {
 }
 
 #[test]
+fn newest_rows_of_derived_tables() {
+    let plan = plan("    name: '*'", &[("    replicas:", "    log: { latest: true }\n    replicas:")]);
+    let row = plan.describe().pop().expect("a row");
+    assert_eq!((row.replica.as_str(), row.target.as_str()), ("latest.{table}", "kafka shop.{table}.latest"));
+    let expansion = plan.expand(["shop.public.customers", "shop.customers.latest", "shop.customers.latest.cursors"]);
+    let [table] = expansion.tables.as_slice() else { panic!("{expansion:?}") };
+    let latest = plan.latest(table).expect("a topic of newest rows");
+    assert_eq!((latest.id.as_str(), latest.table.as_str(), latest.store), ("latest.customers", "shop.customers.latest", 3));
+    let long = format!("shop.public.{}", "t".repeat(95));
+    let named = self::plan(
+        "    name: '*'",
+        &[("    replicas:", &format!("    log: {{ latest: true, topic: \"{}.{{table}}\" }}\n    replicas:", "l".repeat(140)))],
+    );
+    let refused = named.expand([long.as_str()]).refused;
+    assert!(refused.len() == 1 && refused[0].reason.contains("no room"), "{refused:?}");
+}
+
+#[test]
 fn a_clash_refuses_all_of_its_topics_in_any_order() {
     let plan = plan("    name: '*'", &[("    schema: public", "    schema: '*'")]);
     let topics = ["shop.a.b_c", "shop.a_b.c", "shop.x.y"];

@@ -42,6 +42,32 @@ fn the_small_file() {
     assert_eq!((replica.batch_rows_max, replica.batch_bytes_max), (100_000, 16 << 20), "what DuckDB takes at once, below the default");
 }
 
+/// A topic of newest rows is a replica like any other, in a store that no file declares.
+#[test]
+fn newest_rows_are_a_replica() {
+    let of = |edits: &[(&str, &str)]| plan(&patched(edits));
+    let plan = of(&[("push_debounce_quiet: 0", "push_debounce_quiet: 1, log: { latest: true }")]);
+    let latest = plan.stores.last().expect("a store");
+    assert_eq!((latest.id.as_str(), &latest.kind, plan.stores.len()), ("latest", &StoreKind::Kafka, 4));
+    let [first, second] = plan.tables[0].replicas.as_slice() else { panic!("two replicas") };
+    assert_eq!((first.id.as_str(), second.id.as_str(), second.store), ("local.orders", "latest.orders", 3));
+    assert_eq!((second.table.as_str(), plan.full_name(second).as_str()), ("shop.orders.latest", "shop.latest.orders"));
+    assert_eq!((second.shape, second.quiet), (Shape::Upsert, Duration::from_secs(1)));
+    assert_eq!(plan.latest(&plan.tables[0]), Some(second));
+    let row = plan.describe().into_iter().nth(1).expect("a row of its own");
+    assert_eq!((row.replica.as_str(), row.target.as_str()), ("latest.orders", "kafka shop.orders.latest"));
+    // A table of its own word, and one without any other replica.
+    let plan = of(&[
+        ("push_debounce_quiet: 0", "log: { latest: true }"),
+        ("      - { store: local }", ""),
+        ("    replicas:", "    log: { topic: \"x.{table}\" }\n    replicas: []"),
+        ("tables:", "tables:\n  - { id: o2, source: shopdb, topic: o2, log: { latest: false } }"),
+    ]);
+    assert_eq!(plan.latest(&plan.tables[0]), None);
+    assert_eq!(plan.latest(&plan.tables[1]).map(|r| r.table.as_str()), Some("x.orders.latest"));
+    assert_eq!(plan.tables[1].replicas.len(), 1);
+}
+
 #[test]
 fn every_supported_field_has_its_effect() {
     let plan = plan(include_str!("../../samples/supported.yaml"));
@@ -76,7 +102,7 @@ fn every_supported_field_has_its_effect() {
     assert_eq!(
         ids,
         [
-            ("orders", "shop.public.orders", 3),
+            ("orders", "shop.public.orders", 4),
             ("invoices", "billing.billing.invoices", 3),
             ("products", "catalog.shop.products", 0),
             ("deltas", "bus.deltas", 0),
@@ -99,6 +125,7 @@ fn every_supported_field_has_its_effect() {
             ("warehouse.orders", 1, 200, 10_000, 10_000, 16),
             ("serving.orders_copy", 0, 1_000, 2_000, 500, 1),
             ("local.orders", 0, 200, 10_000, 10_000, 16),
+            ("latest.orders", 0, 200, 10_000, 10_000, 16),
         ]
     );
     let invoices = &plan.tables[1];

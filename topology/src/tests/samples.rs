@@ -149,7 +149,6 @@ fn everything_is_parsed_and_refused_by_name_only() {
         "track",
         "soft_delete",
         "ignore_null_updates",
-        "latest",
         "shape",
         "relationships",
         "bootstrap",

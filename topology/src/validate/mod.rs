@@ -138,11 +138,14 @@ impl Whole {
         let stores = store::resolve_all(cx, &self.stores);
         let surroundings = table::Surroundings { topology: topology.as_deref(), defaults, sources: &sources, stores: &stores };
         let tables = table::resolve_all(cx, &self.tables, &surroundings);
+        if tables.has_latest {
+            store::refuse_latest(cx, &self.stores.items);
+        }
         let plan = Plan {
             topology: topology.clone()?,
             kafka: kafka?,
             sources: sources.plans()?,
-            stores: stores.plans()?,
+            stores: stores.plans(tables.has_latest)?,
             tables: tables.tables,
             patterns: tables.patterns,
         };

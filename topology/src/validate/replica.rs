@@ -1,7 +1,7 @@
 //! `replicas`: which store, under which name, in which shape, and how much lands at once.
 //!
 //! What a replica leaves open comes from its table, then from `defaults`, then from the constants below. A table without the list
-//! goes to every store.
+//! goes to every store. A topic of newest rows is a replica that the log's own settings ask for.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::field::Field;
 use crate::issue::{At, Code, shown};
 use crate::model::{self, Defaults, Replica, Size, Table};
 use crate::names;
-use crate::plan::{ReplicaPlan, Shape, StorePlan};
+use crate::plan::{LATEST, ReplicaPlan, Shape, StoreKind, StorePlan};
 
 use super::context::Context;
 use super::store::Stores;
@@ -71,7 +71,7 @@ pub(crate) enum Naming<'f> {
     Many,
 }
 
-/// The replicas of a table.
+/// The replicas of a table; behind them its topic of newest rows, asked for at `latest`.
 pub(crate) fn resolve_all<'f>(
     cx: &Context<'_>,
     table: &'f Table,
@@ -79,7 +79,20 @@ pub(crate) fn resolve_all<'f>(
     naming: Naming<'_>,
     defaults: &'f Defaults,
     stores: &Stores,
+    latest: Option<&'f At>,
 ) -> Option<Replicas<'f>> {
+    let mut replicas = declared(cx, table, at, naming, defaults, stores)?;
+    if let Some(at) = latest {
+        // Its topic has a name once the log has one.
+        let limits = limits(cx, &[Landing::of_table(table), Landing::of_defaults(defaults)])?;
+        let id = if let Naming::One(Some(id)) = naming { id } else { "" };
+        let store = StorePlan { id: LATEST.to_owned(), kind: StoreKind::Kafka };
+        replicas.plans.push((plan(&store, stores.len(), id, 0, &limits), at));
+    }
+    Some(replicas)
+}
+
+fn declared<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, naming: Naming<'_>, defaults: &'f Defaults, stores: &Stores) -> Option<Replicas<'f>> {
     match &table.replicas {
         Field::Broken(_) => None,
         Field::Absent => {

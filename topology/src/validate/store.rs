@@ -4,15 +4,14 @@
 //! store answers is not known here; `check --online` asks.
 
 use crate::field::Field;
-use crate::issue::{At, Code, shown};
+use crate::issue::{At, Code, Finding, shown};
 use crate::model::{Store, StoreType, UrlText};
 use crate::names;
-use crate::plan::{StoreKind, StorePlan};
+use crate::plan::{LATEST, StoreKind, StorePlan};
 use crate::secret::{Reference, Secret};
 
 use super::address::{holds_literal_password, http_address};
 use super::context::{Context, Listed, Resolved};
-use super::unsupported;
 
 /// The variable that stands in for a store's address.
 const URL_VARIABLE: &str = "LANDFALL_STORE_URL";
@@ -39,9 +38,10 @@ impl Stores {
         self.resolved.len()
     }
 
-    /// All plans, if every store has one.
-    pub(crate) fn plans(&self) -> Option<Vec<StorePlan>> {
-        (0..self.len()).map(|position| self.get(position).cloned()).collect()
+    /// All plans, if every store has one, and behind them that of the topics of newest rows, if there are any.
+    pub(crate) fn plans(&self, latest: bool) -> Option<Vec<StorePlan>> {
+        let implicit = latest.then(|| StorePlan { id: LATEST.to_owned(), kind: StoreKind::Kafka });
+        (0..self.len()).map(|position| self.get(position).cloned()).chain(implicit.map(Some)).collect()
     }
 }
 
@@ -68,7 +68,8 @@ fn kind(cx: &Context<'_>, store: &Store, at: &At) -> Option<StoreKind> {
         StoreType::Postgresql => postgres(cx, store, at),
         StoreType::Duckdb => duckdb(cx, store, at),
         StoreType::Kafka => {
-            unsupported::not_yet(cx, at_kind, "a store of type kafka");
+            let finding = Finding::new(Code::NotSupportedYet, "a store of type kafka is not supported yet");
+            cx.push(at_kind, finding.hint("write log: { latest: true } at a table: its newest rows become the topic <log topic>.latest"));
             None
         }
     }
@@ -173,6 +174,18 @@ fn url(cx: &Context<'_>, store: &Store, at: &At) -> Option<(String, At)> {
                 cx.error(&at, Code::Required, message, "write the address, or a reference to it");
             }
             found.map(|url| (url, at))
+        }
+    }
+}
+
+/// The store of the topics of newest rows has an id that no other may have beside it.
+pub(crate) fn refuse_latest(cx: &Context<'_>, fields: &[Field<Store>]) {
+    for (store, _) in fields.iter().filter_map(Field::given) {
+        if let Some((id, at)) = store.id.given()
+            && id.eq_ignore_ascii_case(LATEST)
+        {
+            let message = format!("store id {} is that of the topics of newest rows, which a table asks for", shown(id));
+            cx.error(at, Code::ReservedName, message, "give the store another id, or take log: { latest: true } out");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::issue::{At, Code, Finding, shown};
 use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Dialect, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
-use crate::plan::{LogPlan, Plan, Retention, TablePattern, TablePlan};
+use crate::plan::{LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
@@ -42,6 +42,8 @@ pub(crate) struct Tables<'f> {
     pub(crate) patterns: Vec<TablePattern>,
     /// Of each table in `tables`.
     pub(crate) places: Vec<Places<'f>>,
+    /// Whether any asks for a topic of its newest rows.
+    pub(crate) has_latest: bool,
 }
 
 /// Where to report clashes of a table.
@@ -85,7 +87,9 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     let log = log(cx, table, at, around, is_pattern);
     // Without a legal id the replicas are still checked, as far as they do not need it.
     let naming = if is_pattern { Naming::Many } else { Naming::One(id) };
-    let replicas = replica::resolve_all(cx, table, at, naming, around.defaults, around.stores);
+    let latest = latest(table, around.defaults);
+    out.has_latest |= latest.is_some();
+    let replicas = replica::resolve_all(cx, table, at, naming, around.defaults, around.stores, latest);
     let park_key = park_key(cx, table, around, origin.as_ref().map(|(source, ..)| *source));
     let (Some(id), Some((source, topics, at_topic)), Some((primary_key, types))) = (id, origin, key) else {
         return;
@@ -93,13 +97,20 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     let (Some(rules), Some(park_key), Some(log), Some(replicas)) = (rules, park_key, log, replicas) else {
         return;
     };
-    let (plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
+    let (mut plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
     let topology = around.topology.unwrap_or_default();
     match topics {
         Topics::One(topic) => {
             let Some(log) = log.plan(cx, topology, id) else {
                 return;
             };
+            if let Some((replica, at)) = plans.last_mut().zip(latest) {
+                if let Err(why) = names::log_with_latest(&log.topic) {
+                    cx.error(at, Code::TopicName, format!("log topic {} {why}", shown(&log.topic)), "shorten or rename it");
+                    return;
+                }
+                replica.table = latest_topic(&log.topic);
+            }
             out.places.push(Places { topic: at_topic, log: table.log.at().unwrap_or(at), replicas: places });
             let [source_schema, source_table] = [&table.schema, &table.name].map(|field| field.text().map(str::to_owned));
             out.tables.push(TablePlan {
@@ -118,8 +129,8 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
             });
         }
         Topics::Many(matcher) => {
-            let stores =
-                plans.iter().filter_map(|replica| around.stores.get(replica.store)).map(|store| (store.id.clone(), store.kind.clone())).collect();
+            let declared = plans.iter().filter_map(|replica| around.stores.get(replica.store)).map(|store| (store.id.clone(), store.kind.clone()));
+            let stores = declared.chain(latest.map(|_| (LATEST.to_owned(), StoreKind::Kafka))).collect();
             refuse_doubled_stores(cx, &plans, &places);
             out.patterns.push(TablePattern {
                 id: id.to_owned(),
@@ -375,6 +386,12 @@ fn log<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, around: &Surroundings
     Some(LogSettings { template, at: at_template, partitions: partitions?, replication: replication? })
 }
 
+/// Where a topic of newest rows is asked for, if it is.
+fn latest<'f>(table: &'f Table, defaults: &'f Defaults) -> Option<&'f At> {
+    let (on, at) = setting(table.log.get(), defaults.log.get(), |log| &log.latest)??;
+    on.then_some(at)
+}
+
 /// A setting of the table's own log, else of the shared one; nothing at all if it is written but broken.
 fn setting<'f, T>(own: Option<&'f Log>, shared: Option<&'f Log>, field: impl Fn(&'f Log) -> &'f Field<T>) -> Option<Option<(&'f T, &'f At)>> {
     for log in [own, shared].into_iter().flatten() {
@@ -461,6 +478,14 @@ pub(crate) fn refuse_clashes(cx: &Context<'_>, plan: &Plan, places: &[Places<'_>
         if let Some(other) = logs.insert(comparable(&table.log.topic), format!("table {}", shown(&table.id))) {
             let message = format!("log topic {} is that of {other}", shown(&table.log.topic));
             cx.error(places.log, Code::LogSameTopic, message, "give each table a log of its own; . and _ count as one to Kafka");
+        }
+        if let Some(latest) = plan.latest(table) {
+            for topic in [latest.table.clone(), cursors_topic(&latest.table)] {
+                if let Some(other) = logs.insert(comparable(&topic), format!("the newest rows of table {}", shown(&table.id))) {
+                    let message = format!("topic {} of its newest rows is that of {other}", shown(&topic));
+                    cx.error(places.log, Code::LogSameTopic, message, "give each table a log of its own; . and _ count as one to Kafka");
+                }
+            }
         }
         for (replica, at) in table.replicas.iter().zip(&places.replicas) {
             refuse_shared_target(cx, plan, table, replica, at, &mut targets);
