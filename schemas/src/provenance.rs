@@ -49,8 +49,11 @@ impl Dialect {
         }
     }
 
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Debezium, Self::Flattened, Self::Maxwell, Self::Canal, Self::Plain, Self::Mongodb];
+
     fn of_number(number: u8) -> Option<Self> {
-        [Self::Debezium, Self::Flattened, Self::Maxwell, Self::Canal, Self::Plain, Self::Mongodb].into_iter().find(|dialect| *dialect as u8 == number)
+        Self::ALL.into_iter().find(|dialect| *dialect as u8 == number)
     }
 }
 

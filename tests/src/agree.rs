@@ -84,6 +84,23 @@ fn the_schema_that_is_printed_is_that_of_the_model() {
     assert_eq!(schema, landfall_topology::schema());
 }
 
+/// The table of types is what the stores' own code says of each; `UPDATE_GOLDEN=1` writes it anew.
+#[test]
+fn the_types_of_the_readme_are_those_of_the_stores() {
+    let printed = landfall(&["schema", "--types"]).stdout;
+    let table: Vec<&str> = printed.lines().map(str::trim_end).collect();
+    let readme = readme();
+    let (before, rest) = readme.split_once("## Types\n").expect("a section");
+    let (head, rest) = rest.split_once("```\n").expect("a block");
+    let (block, after) = rest.split_once("```").expect("an end");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let text = format!("{before}## Types\n{head}```\n{}\n```{after}", table.join("\n"));
+        std::fs::write(root().join("README.md"), text).expect("the README can be written");
+        return;
+    }
+    assert_eq!(block.trim_end().lines().collect::<Vec<_>>(), table, "the README's table of types");
+}
+
 /// Every variable that the product reads is in the README; those of the test builds are not the user's.
 #[test]
 fn environment_variables_are_documented() {

@@ -91,7 +91,12 @@ fn tables(rows: &[Row], paper: &mut Paper<'_>) -> std::io::Result<()> {
         }
     }
     let cells = |row: &Row| [&row.table, &row.source, &row.topic, &row.key, &row.log].map(|text| Field::from(text.as_str()));
-    paper.table(&["table", "source", "topic", "key", "change log"], firsts.into_iter().map(cells))?;
+    paper.table(&["table", "source", "topic", "key", "change log"], firsts.iter().copied().map(cells))?;
+    let ruled: Vec<&Row> = firsts.iter().copied().filter(|row| row.columns != "-").collect();
+    if !ruled.is_empty() {
+        paper.line("")?;
+        paper.table(&["table", "columns"], ruled.into_iter().map(|row| [&row.table, &row.columns].map(|text| Field::from(text.as_str()))))?;
+    }
     let replicas: Vec<&Row> = rows.iter().filter(|row| row.replica != "-").collect();
     paper.line("")?;
     if replicas.is_empty() {

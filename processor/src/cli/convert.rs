@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use landfall_schemas::LogicalType;
 use landfall_schemas::capture;
-use landfall_schemas::dialect::{Decoded, Decoder, IdBytes, Options, Record};
+use landfall_schemas::dialect::{ColumnRule, Decoded, Decoder, Dialect, Explanation, IdBytes, Options, Order, Record};
 use landfall_schemas::wire::WireError;
+use landfall_topology::Plan;
 
 use super::paper::{counted, grouped, printable};
-use super::{Failure, Problem};
+use super::{Failure, Problem, load};
 use crate::registry::Client;
 
 /// Longest line that is read: twice the largest record that Kafka takes here, since text grows when it is quoted.
@@ -28,6 +29,7 @@ Examples:
   landfall convert < records.jsonl
   landfall convert --types 'id=int64,total=decimal(12,2)' --key id records.jsonl
   landfall convert --registry http://localhost:8081 registered.jsonl
+  landfall convert --topology shop.yaml --explain records.jsonl
   zcat records.jsonl.gz | landfall convert | jq .after";
 
 /// Arguments of `convert`.
@@ -46,14 +48,29 @@ pub struct Arguments {
     /// Key columns, instead of those of the record key
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub key: Vec<String>,
+    /// What records look like [default: debezium]
+    #[arg(long, value_name = "NAME", value_parser = dialect)]
+    pub dialect: Option<Dialect>,
     /// Schema registry of records in Avro or Protobuf
     #[arg(long, value_name = "URL")]
     pub registry: Option<String>,
+    /// Topology whose tables the topics belong to: everything else is said there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "types", "key", "dialect", "registry"])]
+    pub topology: Vec<PathBuf>,
+    /// Say for each record, in words: which dialect, which schema, what orders it, and the rule that gave each value
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// Declared types, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Types(Vec<(String, LogicalType)>);
+
+/// Reads the name of a dialect.
+fn dialect(name: &str) -> Result<Dialect, String> {
+    let names = Dialect::ALL.map(Dialect::name);
+    Dialect::ALL.into_iter().find(|dialect| dialect.name() == name).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+}
 
 /// Reads `column=type,…`; commas within the brackets of a type belong to it.
 fn types(text: &str) -> Result<Types, String> {
@@ -95,7 +112,8 @@ struct Counts {
 /// Converts files, or standard input.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
     let mut errors = io::stderr().lock();
-    let mut converter = Converter::new(arguments)?;
+    let plan = if arguments.topology.is_empty() { None } else { Some(load(&arguments.topology)?) };
+    let mut converter = Converter::new(arguments, plan)?;
     if arguments.files.is_empty() {
         if io::stdin().is_terminal() {
             writeln!(errors, "reading records from the terminal, one line of JSON each; Ctrl-D ends")?;
@@ -136,6 +154,7 @@ fn closing(counts: &Counts) -> String {
 
 struct Converter<'a> {
     arguments: &'a Arguments,
+    plan: Option<Plan>,
     /// One decoder for each topic: what it keeps are the shapes of that topic.
     decoders: BTreeMap<String, Decoder>,
     registry: Option<Client>,
@@ -145,10 +164,14 @@ struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    fn new(arguments: &'a Arguments) -> Result<Self, Problem> {
+    fn new(arguments: &'a Arguments, plan: Option<Plan>) -> Result<Self, Problem> {
         let unusable = |why: String| Problem::new(format!("the registry cannot be used: {why}"), "its address begins with http:// or https://");
-        let registry = arguments.registry.as_ref().map(|url| Client::without_login(url)).transpose().map_err(unusable)?;
-        Ok(Self { arguments, decoders: BTreeMap::new(), registry, counts: Counts::default(), line: Vec::new(), text: String::new() })
+        let registry = match plan.as_ref().and_then(|plan| plan.kafka.registry.as_ref()) {
+            Some(registry) => Some(Client::new(registry)),
+            None => arguments.registry.as_ref().map(|url| Client::without_login(url)),
+        };
+        let registry = registry.transpose().map_err(unusable)?;
+        Ok(Self { arguments, plan, decoders: BTreeMap::new(), registry, counts: Counts::default(), line: Vec::new(), text: String::new() })
     }
 
     fn read(&mut self, name: &str, from: &mut dyn BufRead, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
@@ -178,7 +201,17 @@ impl<'a> Converter<'a> {
     fn record(&mut self, record: &capture::Record, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
         self.counts.records += 1;
         if !self.decoders.contains_key(&record.topic) {
-            let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options(self.arguments, &record.topic)));
+            let options = match &self.plan {
+                None => options(self.arguments, &record.topic),
+                Some(plan) => match of_topology(plan, &record.topic) {
+                    Some(options) => options,
+                    None => {
+                        self.counts.ignored += 1;
+                        return writeln!(errors, "{}: the topology has no table of that topic", printable(&record.topic));
+                    }
+                },
+            };
+            let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options));
         }
         let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
         let timestamp = record.timestamp.and_then(|millis| millis.checked_mul(1_000));
@@ -200,13 +233,18 @@ impl<'a> Converter<'a> {
         }
         let decoded = decoder.decode(input);
         let rejected = match decoded {
-            Ok(Decoded::Ignored(_)) => {
+            Ok(Decoded::Ignored(ignored)) => {
                 self.counts.ignored += 1;
-                return Ok(());
+                return if self.arguments.explain {
+                    writeln!(out, "{}@{}: ignored, {}", printable(&record.topic), record.offset, ignored.name())
+                } else {
+                    Ok(())
+                };
             }
             Ok(Decoded::Changes(changes)) => {
                 self.text.clear();
                 let mut count = 0;
+                let connector = changes.change.change.source.connector.to_owned();
                 let written = changes.each(|_, keyed| {
                     count += 1;
                     keyed.change.write_json(changes.schema, &mut self.text)?;
@@ -216,7 +254,8 @@ impl<'a> Converter<'a> {
                 match written {
                     Ok(()) => {
                         self.counts.changes += count;
-                        return out.write_all(self.text.as_bytes());
+                        out.write_all(self.text.as_bytes())?;
+                        return if self.arguments.explain { explain(&decoder.explain(&input, &connector), out) } else { Ok(()) };
                     }
                     Err(error) => format!("internal: {error}"),
                 }
@@ -228,11 +267,49 @@ impl<'a> Converter<'a> {
     }
 }
 
+/// The options of a topic's table; `None` where no table has it. Its partitions are not known here, so offsets are taken to order them.
+fn of_topology(plan: &Plan, topic: &str) -> Option<Options> {
+    let expanded = || plan.patterns.iter().find_map(|pattern| pattern.expand(topic)?.ok());
+    let table = plan.tables.iter().find(|table| table.topic == topic).cloned().or_else(expanded)?;
+    Some(crate::run::normalise::options::of(plan, &table, topic, 1))
+}
+
+/// Prints why a record came to its change: a line for the record, one for each column.
+fn explain(explanation: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+    let Explanation { dialect, encoding, schema, order, columns } = explanation;
+    writeln!(out, "  read as {} in {encoding}; types: {schema}; ordered by {order}", dialect.name())?;
+    let name = |column: &ColumnRule| {
+        let renamed = column.renamed.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
+        printable(&format!("{}{renamed}", column.member)).to_string()
+    };
+    let ty = |column: &ColumnRule| column.ty.map_or_else(|| "-".to_owned(), |ty| ty.to_string());
+    let widest = |text: &dyn Fn(&ColumnRule) -> String| columns.iter().map(|c| text(c).chars().count()).max().unwrap_or(0);
+    let (names, types) = (widest(&name), widest(&ty));
+    for column in columns {
+        let key = if column.is_key { "key, " } else { "" };
+        writeln!(out, "  {:<names$}  {:<types$}  {key}{}", name(column), ty(column), printable(&column.rule))?;
+    }
+    Ok(())
+}
+
 fn options(arguments: &Arguments, topic: &str) -> Options {
     let table = arguments.table.clone().unwrap_or_else(|| topic.rsplit('.').next().unwrap_or(topic).to_owned());
     let mut options = Options::new(table);
     options.types = arguments.types.as_ref().map(|Types(types)| types.clone()).unwrap_or_default();
     options.primary_key = (!arguments.key.is_empty()).then(|| arguments.key.clone());
+    if let Some(dialect) = arguments.dialect {
+        options.dialect = dialect;
+        options.types_are_columns = true;
+        options.connector = match dialect {
+            Dialect::Mongodb => "mongodb",
+            _ => "",
+        };
+        options.order = match dialect {
+            Dialect::Plain | Dialect::Canal | Dialect::Maxwell => Order::Offset,
+            Dialect::Flattened => Order::DialectElseOffset,
+            Dialect::Debezium | Dialect::Mongodb => Order::Dialect,
+        };
+    }
     options.registry = arguments.registry.is_some().then_some(IdBytes::Four);
     options
 }
@@ -292,14 +369,23 @@ mod tests {
 
     fn convert(arguments: &Arguments, input: &str) -> (String, String, Counts) {
         let (mut out, mut errors) = (Vec::new(), Vec::new());
-        let mut converter = Converter::new(arguments).expect("no registry");
+        let mut converter = Converter::new(arguments, None).expect("no registry");
         converter.read("in", &mut input.as_bytes(), &mut out, &mut errors).expect("memory takes everything");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (text(out), text(errors), converter.counts)
     }
 
     fn arguments(declared: &str) -> Arguments {
-        Arguments { files: Vec::new(), table: None, types: Some(types(declared).expect("types")), key: vec!["id".to_owned()], registry: None }
+        Arguments {
+            files: Vec::new(),
+            table: None,
+            types: Some(types(declared).expect("types")),
+            key: vec!["id".to_owned()],
+            dialect: None,
+            registry: None,
+            topology: Vec::new(),
+            explain: false,
+        }
     }
 
     fn line(offset: i64, value: &str) -> String {
@@ -326,6 +412,29 @@ mod tests {
         assert!(errors[1].starts_with("db.public.t/1@4: json.invalid: "), "{errors:?}");
         assert_eq!(counts, Counts { records: 3, changes: 1, ignored: 1, rejected: 1, unreadable: 1 });
         assert_eq!(closing(&counts), "3 records: 1 change, 1 ignored, 1 rejected; 1 line not readable");
+    }
+
+    #[test]
+    fn a_change_is_explained_value_by_value() {
+        let mut a = arguments("id=int64,note=text,gone=date");
+        a.explain = true;
+        let (out, errors, _) = convert(&a, &line(3, ROW));
+        let said: Vec<&str> = out.lines().skip(1).collect();
+        assert_eq!(
+            said,
+            [
+                "  read as debezium in json; types: declared types; ordered by the commit and the LSN of its source block",
+                "  id    int64  key, declared, as its type is written in JSON",
+                "  note  text   declared, as its type is written in JSON",
+            ],
+            "{errors}"
+        );
+        a.dialect = Some(Dialect::Plain);
+        let (out, errors, _) = convert(&a, &line(3, r#"{"id":7,"note":"a"}"#));
+        let said: Vec<&str> = out.lines().skip(1).collect();
+        assert_eq!(said[0], "  read as plain in json; types: declared types; ordered by its offset, within the epoch of its source", "{errors}");
+        assert_eq!(said[3], "  gone  date   declared, and not in the row: NULL in a new row, kept in an update");
+        assert!(dialect("plane").is_err_and(|why| why.contains("plain, mongodb")));
     }
 
     #[test]

@@ -39,7 +39,7 @@ use rebalance::{Begin, ByCommit, Consumer, Event, add};
 use sources::{Input, changed_reason};
 
 mod letters;
-mod options;
+pub(crate) mod options;
 mod rebalance;
 mod schemas;
 mod sources;

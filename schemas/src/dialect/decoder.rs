@@ -234,6 +234,28 @@ impl Decoder {
         Some(framed.map_or("json", |framed| self.registry.format(self.options.encoding, framed.ok().map(|f| f.id))))
     }
 
+    /// The plan of the record that was decoded last.
+    pub(super) fn last_plan(&self) -> Option<&Plan> {
+        self.current.as_deref()
+    }
+
+    /// Where the types of the columns of the record that was decoded last come from, for people.
+    pub(super) fn schema_text(&self, record: &Record<'_>) -> String {
+        let framed = record.value.and_then(|value| Registry::frame(&self.options, self.options.encoding, value, "value"));
+        if let Some(Ok(Frame { id, .. })) = framed {
+            return format!("schema {id} of the registry");
+        }
+        let is_last = |plan: &Planned| plan.as_ref().ok().zip(self.current.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+        let text = match self.options.dialect {
+            _ if record.value.is_none() => "the key's own",
+            Dialect::Canal => "the types that its message names",
+            Dialect::Mongodb => "declared types, and what each value says of itself",
+            _ if self.plans.first().is_some_and(|(_, _, plan)| is_last(plan)) => "its schema part",
+            _ => "declared types",
+        };
+        text.to_owned()
+    }
+
     /// How many values had a fraction of a second that was finer than their type's micros, since this was asked last.
     pub fn take_cut(&mut self) -> u64 {
         std::mem::take(&mut self.writer.unpacked.cut)

@@ -116,7 +116,7 @@ macro_rules! same {
 
 impl ElementWire {
     /// The same as a column's.
-    fn widen(self) -> Wire {
+    pub(super) fn widen(self) -> Wire {
         same!(self, WireOf::Array(never) => match never {}, std::convert::identity)
     }
 }

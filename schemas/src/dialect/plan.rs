@@ -111,6 +111,16 @@ impl Plan {
         Self { beside, ..self }
     }
 
+    /// Where the first of the fields come from that rows lack.
+    pub(super) fn beside(&self) -> &[Beside] {
+        &self.beside
+    }
+
+    /// Whether a field is part of the key.
+    pub(super) fn is_key(&self, member: usize) -> bool {
+        self.key_positions.get(member).is_some_and(Option::is_some)
+    }
+
     /// All fields.
     pub(super) fn fields(&self) -> &[Field] {
         &self.fields

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use landfall_schemas::LogicalType;
 use serde::Serialize;
 
-use super::{Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
+use super::{ColumnRulesPlan, Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
 
 /// One replica of the resolved topology, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +21,8 @@ pub struct Row {
     pub topic: String,
     /// Key columns, or where they come from.
     pub key: String,
+    /// What is said of its columns, or `-`.
+    pub columns: String,
     /// Log topic with partitions, copies and retention.
     pub log: String,
     /// Id of the replica, or `-`.
@@ -34,11 +37,11 @@ pub struct Row {
 
 impl Row {
     /// The headings, one per cell.
-    pub const HEADERS: [&'static str; 9] = ["table", "source", "topic", "key", "log", "replica", "target", "shape", "landing"];
+    pub const HEADERS: [&'static str; 10] = ["table", "source", "topic", "key", "columns", "log", "replica", "target", "shape", "landing"];
 
     /// The cells in the order of [`Row::HEADERS`].
-    pub fn cells(&self) -> [&str; 9] {
-        [&self.table, &self.source, &self.topic, &self.key, &self.log, &self.replica, &self.target, &self.shape, &self.landing]
+    pub fn cells(&self) -> [&str; 10] {
+        [&self.table, &self.source, &self.topic, &self.key, &self.columns, &self.log, &self.replica, &self.target, &self.shape, &self.landing]
     }
 }
 
@@ -50,7 +53,8 @@ impl Plan {
             let log = &table.log;
             let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
             let key = key_text(table.primary_key.as_deref(), table.park_key);
-            let base = self.base(&table.id, table.source, &table.topic, key, log);
+            let columns = columns_text(&table.types, &table.rules);
+            let base = self.base(&table.id, table.source, &table.topic, key, columns, log);
             self.push_replicas(&mut rows, &base, &table.log.topic, &table.replicas, None);
         }
         for pattern in &self.patterns {
@@ -58,13 +62,14 @@ impl Plan {
             let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
             let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
-            let base = self.base(&pattern.id, pattern.source, &matches, key, log);
+            let columns = columns_text(&pattern.types, &pattern.rules);
+            let base = self.base(&pattern.id, pattern.source, &matches, key, columns, log);
             self.push_replicas(&mut rows, &base, &topic, &pattern.replicas, Some("{table}"));
         }
         rows
     }
 
-    fn base(&self, table: &str, source: usize, topic: &str, key: String, log: String) -> Row {
+    fn base(&self, table: &str, source: usize, topic: &str, key: String, columns: String, log: String) -> Row {
         let source = self.sources.get(source).map(|s| format!("{} ({})", s.id, s.kind.as_str()));
         let none = || String::from("-");
         Row {
@@ -72,6 +77,7 @@ impl Plan {
             source: source.unwrap_or_default(),
             topic: topic.to_owned(),
             key,
+            columns,
             log,
             replica: none(),
             target: none(),
@@ -120,6 +126,24 @@ fn wait_text(quiet: Duration, max_delay: Duration) -> String {
 fn key_text(key: Option<&[String]>, parks: bool) -> String {
     let columns = key.map_or_else(|| String::from("from the record key"), |key| key.join(", "));
     if parks { format!("{columns}; parks") } else { columns }
+}
+
+/// What the rules of a table come to; masks without their salt.
+fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan) -> String {
+    let mut parts = Vec::new();
+    if !types.is_empty() {
+        parts.push(types.iter().map(|(name, ty)| format!("{name} {ty}")).collect::<Vec<_>>().join(", "));
+    }
+    parts.extend(rules.document.iter().map(|name| format!("documents in {name}")));
+    parts.extend(rules.headers.iter().map(|(column, header)| format!("{column} from header {header}")));
+    if !rules.exclude.is_empty() {
+        parts.push(format!("without {}", rules.exclude.join(", ")));
+    }
+    if let Some((masked, _)) = &rules.mask {
+        parts.push(format!("masked {}", masked.join(", ")));
+    }
+    parts.extend(rules.rename.iter().map(|(old, new)| format!("{old} as {new}")));
+    if parts.is_empty() { String::from("-") } else { parts.join("; ") }
 }
 
 fn log_text(topic: &str, partitions: u32, replication: Option<u16>, retention: Retention) -> String {

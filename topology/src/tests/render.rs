@@ -85,6 +85,7 @@ fn the_resolved_topology() {
                 "shopdb (postgresql)",
                 "shop.public.orders",
                 "from the record key",
+                "-",
                 "shop.orders: 4 partitions, 3 or fewer copies, forever",
                 "local.orders",
                 "duckdb main.orders",
@@ -96,6 +97,7 @@ fn the_resolved_topology() {
                 "shopdb (postgresql)",
                 "all shop.public.*",
                 "from the record key",
+                "-",
                 "shop.{table}: 4 partitions, 3 or fewer copies, forever",
                 "-",
                 "-",
@@ -105,4 +107,13 @@ fn the_resolved_topology() {
         ]
     );
     assert_eq!(Row::HEADERS.len(), cells[0].len());
+}
+
+#[test]
+fn what_is_said_of_columns_without_the_salt() {
+    let plan = check_text(include_str!("../../samples/supported.yaml")).plan.expect("right");
+    let columns: Vec<String> =
+        plan.describe().into_iter().filter(|row| row.replica == "local.orders" || row.replica == "-").map(|r| r.columns).collect();
+    let orders = "total decimal(12,2), placed_at timestamptz(6); without card_number; masked email; cust as customer_id";
+    assert_eq!(columns, [orders, "documents in product", "trace from header x-trace-id"]);
 }

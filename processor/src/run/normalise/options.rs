@@ -6,7 +6,7 @@ use landfall_topology::Plan;
 use landfall_topology::plan::{self as words, BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, SourceType, TablePlan};
 
 /// The options of a table whose changes come from a topic of so many partitions.
-pub(super) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -> Options {
+pub(crate) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -> Options {
     let mut options = Options::new(table.id.clone());
     options.primary_key = table.primary_key.clone();
     options.types = table.types.clone();
