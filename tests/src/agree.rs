@@ -23,7 +23,12 @@ const SECTION_4: &str = "\
 const TO_COME: [&str; 1] = ["landfall_index_state{replica,index,state}"];
 
 /// Metrics beside those of the document.
-const BESIDE: [&str; 3] = ["landfall_values_cut_total{table}", "landfall_dead_letters_open{table,reason}", "landfall_parked_keys{table}"];
+const BESIDE: [&str; 4] = [
+    "landfall_changes_nulled_total{replica,reason}",
+    "landfall_values_cut_total{table}",
+    "landfall_dead_letters_open{table,reason}",
+    "landfall_parked_keys{table}",
+];
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).expect("the README")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use landfall::land::fold::Config;
+use landfall::land::fold::{Config, Unresolved};
 use landfall::land::partition::{LogBounds, Partition, Record as LogRecord, Refuse, Settings, Step, Stop, Verdict};
 use landfall::normalise::Outbox;
 use landfall::normalise::partition::{Item, Outcome, Partition as Source};
@@ -10,7 +10,7 @@ use landfall::sink::memory::{MemorySink, Store, Style};
 use landfall::sink::{Claim, Kind, Remedy, Sink, Target};
 use landfall::state::SlotName;
 use landfall::state::memory::MemoryState;
-use landfall_schemas::TableSchema;
+use landfall_schemas::{LogicalType, TableSchema, Value};
 
 use crate::lander::settings;
 use crate::oracle::{At, Record, What};
@@ -208,6 +208,7 @@ fn a_key_that_the_store_cannot_hold_is_never_landed() {
         may: |_| true,
         value: |_, _| None,
         cuts: |_, _| false,
+        sets_null: false,
         key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))),
     };
     let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(Config::upsert()) });
@@ -297,4 +298,37 @@ fn the_end_of_a_snapshot_is_no_step_back() {
         let token = source.fetched(offset);
         assert_eq!(source.process(token, offset, parts.fingerprint(), &[item], seconds(1), &mut outbox), Outcome::Produced, "offset {offset}");
     }
+}
+
+/// `fallback: { missing: set_null, refused: set_null }`: NULL stands for what nobody knows and for what the store cannot hold, and is counted; a key
+/// stays what it is.
+#[test]
+fn null_stands_for_values_that_cannot_land_where_that_is_asked() {
+    let refuse = Refuse {
+        may: |_| true,
+        value: |ty, value| (ty == LogicalType::Text && *value == Value::Text("x")).then_some("value.nul"),
+        cuts: |_, _| false,
+        sets_null: true,
+        key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))),
+    };
+    let fold = Config { unresolved: Unresolved::Null, ..Config::upsert() };
+    let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(fold) });
+    let _ = desk.claim(0, 4).expect("four records");
+    let unsent = Record { what: What::Write([None, Some(Some(b'c')), Some(None)]), ..write(2, 3, b'c') };
+    let (mut letters, mut nulled) = (Vec::new(), [0; 2]);
+    for (offset, record) in [write(0, 1, b'x'), write(1, 2, b'x'), unsent].iter().enumerate() {
+        desk.push(offset as i64, record, small::WHOLE);
+        desk.settle_with(&mut |core| letters.extend(core.letters().iter().map(|l| (l.offset, l.code))));
+        for (all, more) in nulled.iter_mut().zip(desk.core.take_counts().nulled) {
+            *all += more;
+        }
+    }
+    assert_eq!(letters, [(1, "value.nul")], "a key is not NULL");
+    assert_eq!(nulled, [1, 1], "each is counted");
+    assert_eq!(desk.rows(), [(1, [None, None, None]), (3, [None, Some(b'c'), None])]);
+    // The value comes, and stands where NULL stood.
+    desk.push(3, &write(3, 3, b'd'), small::WHOLE);
+    desk.settle_with(&mut |_| {});
+    assert_eq!(desk.rows()[1], (3, [Some(b'd'), None, None]));
+    assert_eq!(desk.core.take_counts().nulled, [0, 0]);
 }

@@ -5,7 +5,7 @@
 //! for as long as it goes on failing; the seed and what is left of it are printed.
 
 use landfall::land::entry;
-use landfall::land::fold::{self, Config, Marks, Scratch, Shape, Unresolved};
+use landfall::land::fold::{self, Config, Gap, Marks, Scratch, Shape, Unresolved};
 use landfall::land::index::{Arena, Arrival, Event, Index, Kind, RowSpan, Ties};
 use landfall_schemas::ColumnSet;
 use landfall_schemas::provenance::Place;
@@ -221,14 +221,14 @@ impl Held {
     fn rows(&mut self) -> (Vec<Row>, bool) {
         let (mut scratch, mut runs) = (Scratch::default(), Vec::new());
         let columns = small::SCHEMA.columns();
-        let withheld = fold::fold(&self.index, &self.marks, &self.config, columns, &mut self.arena, &mut scratch, &mut runs).expect("whole rows");
+        let gap = fold::fold(&self.index, &self.marks, &self.config, columns, &mut self.arena, &mut scratch, &mut runs).expect("whole rows");
         let row = |run: &fold::Run| Row {
             start: small::rank(&run.start),
             end: run.end.as_ref().map(small::rank),
             tail: small::rank(&run.tail),
             values: small::read_row(self.arena.get(run.row.span)).1,
         };
-        (runs.iter().map(row).collect(), withheld)
+        (runs.iter().map(row).collect(), gap == Gap::Withheld)
     }
 
     fn latest(&mut self) -> Option<Values> {

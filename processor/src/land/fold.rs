@@ -27,10 +27,31 @@ pub enum Shape {
 /// What becomes of a column that nobody authored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// It reads NULL: the meaning of `ignore_null_updates` with the user's own sequence.
+    /// It reads NULL: the meaning of `ignore_null_updates` with the user's own sequence, and of `fallback: { missing: set_null }`.
     Null,
     /// The row is withheld and named: a dialect's "value not sent" is no NULL.
     Withheld,
+}
+
+/// Whether a key's last state lacks a value that nobody knows, and what was made of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// It lacks none.
+    None,
+    /// NULL stands there ([`Unresolved::Null`]).
+    Null,
+    /// The row is withheld ([`Unresolved::Withheld`]).
+    Withheld,
+}
+
+impl Gap {
+    fn of(last: Option<&Resolved>, config: &Config) -> Self {
+        match (last.is_some_and(|row| !row.unresolved.is_empty()), config.unresolved) {
+            (false, _) => Self::None,
+            (true, Unresolved::Null) => Self::Null,
+            (true, Unresolved::Withheld) => Self::Withheld,
+        }
+    }
 }
 
 /// How a replica folds.
@@ -96,7 +117,7 @@ fn predecessor<'a>(group: &Group, at: usize, own: Option<&'a Resolved>, formers:
 }
 
 /// Folds an index into its runs, in order. `columns` are those of the replica; rows that are put together go to the arena. Returns whether
-/// the key's last state is withheld for want of a value.
+/// the key's last state lacks a value that nobody knows.
 pub fn fold(
     index: &Index,
     marks: &Marks,
@@ -105,7 +126,7 @@ pub fn fold(
     arena: &mut Arena,
     scratch: &mut Scratch,
     out: &mut Vec<Run>,
-) -> Result<bool, WireError> {
+) -> Result<Gap, WireError> {
     out.clear();
     if config.shape == Shape::Upsert && !index.is_buried() && marks.truncates.is_empty() && marks.sweeps.is_empty() {
         return fold_last(index, config, columns, arena, scratch, out);
@@ -124,8 +145,8 @@ pub fn fold(
             previous = None;
             continue;
         };
-        let resolved = resolve(group, predecessor(group, at, previous.as_ref(), &formers), config, columns, arena, scratch)?;
-        let withheld = !resolved.unresolved.is_empty();
+        let resolved = resolve(group, predecessor(group, at, previous.as_ref(), &formers), columns, arena, scratch)?;
+        let withheld = Gap::of(Some(&resolved), config) == Gap::Withheld;
         match &mut open {
             Some(run) if !withheld && continues(run.row, resolved.row, &config.shape, columns, arena)? => {
                 run.tail = rank.clone();
@@ -146,16 +167,14 @@ pub fn fold(
         out.clear();
     }
     out.extend(open);
-    Ok(previous.is_some_and(|p| !p.unresolved.is_empty()))
+    Ok(Gap::of(previous.as_ref(), config))
 }
 
 /// The row of a key just before a sequence, which is what a key change at that sequence took along. `former` is the row that the last base
 /// below it rests on, where that is another key's.
-#[expect(clippy::too_many_arguments, reason = "what `fold` takes, and two more")]
 pub(super) fn before(
     index: &Index,
     marks: &Marks,
-    config: &Config,
     columns: &[Column],
     arena: &mut Arena,
     scratch: &mut Scratch,
@@ -176,7 +195,7 @@ pub(super) fn before(
             None => None,
             Some((at, group)) if group.former.is_none() || Some(at) == base => {
                 let from = if group.former.is_some() { former.as_ref() } else { previous.as_ref() };
-                Some(resolve(group, from, config, columns, arena, scratch)?)
+                Some(resolve(group, from, columns, arena, scratch)?)
             }
             // A later base makes up for it.
             Some(_) => None,
@@ -194,24 +213,24 @@ fn fold_last(
     arena: &mut Arena,
     scratch: &mut Scratch,
     out: &mut Vec<Run>,
-) -> Result<bool, WireError> {
+) -> Result<Gap, WireError> {
     let mut base = index.groups.iter().rposition(Group::is_base).unwrap_or(0);
     let formers = std::mem::take(&mut scratch.formers);
     let mut previous: Option<Resolved> = None;
     while let Some(group) = index.groups.get(base) {
         previous = match group.events[0].kind {
             Kind::Delete => None,
-            _ => Some(resolve(group, predecessor(group, base, previous.as_ref(), &formers), config, columns, arena, scratch)?),
+            _ => Some(resolve(group, predecessor(group, base, previous.as_ref(), &formers), columns, arena, scratch)?),
         };
         base += 1;
     }
     scratch.formers = formers;
-    let withheld = previous.as_ref().is_some_and(|p| !p.unresolved.is_empty());
-    if let (Some(resolved), Some(group), false) = (previous, index.groups.last(), withheld) {
+    let gap = Gap::of(previous.as_ref(), config);
+    if let (Some(resolved), Some(group), false) = (previous, index.groups.last(), gap == Gap::Withheld) {
         let rank = Rank { sequence: group.sequence.clone(), class: RankClass::Event };
         out.push(Run { start: rank.clone(), end: None, tail: rank, row: resolved.row });
     }
-    Ok(withheld)
+    Ok(gap)
 }
 
 fn list_steps(index: &Index, marks: &Marks, steps: &mut Vec<(Rank, Option<usize>)>) {
@@ -255,19 +274,11 @@ fn columns_of(row: RowSpan, columns: &[Column]) -> Result<&[Column], WireError> 
 }
 
 /// The row of a group: the winner's, completed by its tie and by the predecessor.
-fn resolve(
-    group: &Group,
-    previous: Option<&Resolved>,
-    config: &Config,
-    columns: &[Column],
-    arena: &mut Arena,
-    scratch: &mut Scratch,
-) -> Result<Resolved, WireError> {
+fn resolve(group: &Group, previous: Option<&Resolved>, columns: &[Column], arena: &mut Arena, scratch: &mut Scratch) -> Result<Resolved, WireError> {
     let winner = &group.events[0];
     if winner.unauthored.is_empty() {
         return Ok(Resolved { row: winner.row, unresolved: ColumnSet::new() });
     }
-    let mut unresolved = ColumnSet::new();
     // Where each column's bytes are taken from; `None` is NULL.
     let parts = &mut scratch.parts;
     parts.clear();
@@ -279,18 +290,16 @@ fn resolve(
         fill(parts, &taken, (event.kind != Kind::Delete).then_some(event.row), columns, arena, &mut scratch.spans)?;
         open = open.iter().filter(|c| !taken.contains(*c)).collect();
     }
-    match previous {
+    let unresolved = match previous {
         Some(previous) => {
             fill(parts, &open, Some(previous.row), columns, arena, &mut scratch.spans)?;
-            unresolved = open.iter().filter(|c| previous.unresolved.contains(*c)).collect();
+            open.iter().filter(|c| previous.unresolved.contains(*c)).collect()
         }
         None => {
             fill(parts, &open, None, columns, arena, &mut scratch.spans)?;
-            if config.unresolved == Unresolved::Withheld {
-                unresolved = open;
-            }
+            open
         }
-    }
+    };
     let mark = arena.mark();
     for part in parts.iter() {
         match part {

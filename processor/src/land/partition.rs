@@ -128,6 +128,8 @@ pub struct Counts {
     pub superseded: u64,
     /// Values whose fraction of a second was cut to what the store keeps.
     pub cut: u64,
+    /// Values for which NULL stands: those that nobody knows, and those that the store cannot hold.
+    pub nulled: [u64; 2],
     /// Rows landed that exist, and rows landed as absent.
     pub rows: [u64; 2],
     /// Batches landed.
@@ -609,6 +611,9 @@ impl Counts {
         self.letters += other.letters;
         self.superseded += other.superseded;
         self.cut += other.cut;
+        for (mine, others) in self.nulled.iter_mut().zip(other.nulled) {
+            *mine += others;
+        }
         self.batches += other.batches;
         self.event_time = self.event_time.max(other.event_time);
     }

@@ -34,7 +34,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 }
 
 /// All metrics, in the order of the document.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
     metric(Kind::Counter, "landfall_records_read_total", &["source", "table"], "records read from input topics"),
     metric(Kind::Counter, "landfall_changes_total", &["table", "op"], "changes written to change logs"),
     metric(Kind::Counter, "landfall_changes_ignored_total", &["table", "reason"], "changes passed over for a good reason, such as repeats"),
@@ -51,6 +51,12 @@ pub const METRICS: [Metric; 19] = [
         "landfall_values_cut_total",
         &["table"],
         "values landed with less than they are: a fraction of a second finer than its type or store, a NULL array in ClickHouse",
+    ),
+    metric(
+        Kind::Counter,
+        "landfall_changes_nulled_total",
+        &["replica", "reason"],
+        "changes landed with NULL for a value that nobody knows (missing) or that the store cannot hold (refused), where that is asked for",
     ),
     metric(Kind::Counter, "landfall_rows_landed_total", &["replica", "op"], "rows landed, present or absent"),
     metric(Kind::Counter, "landfall_batches_landed_total", &["replica"], "batches landed"),

@@ -343,6 +343,11 @@ impl Observer {
         }
         self.ignored(table, "repeat", counts.repeats);
         self.ignored(table, SUPERSEDED, counts.superseded);
+        for (reason, changes) in ["missing", "refused"].into_iter().zip(counts.nulled) {
+            if changes > 0 {
+                metrics::counter!("landfall_changes_nulled_total", "replica" => label(), "reason" => reason).increment(changes);
+            }
+        }
         self.cut(table, counts.cut);
         let mut status = self.lock();
         let Some(r) = status.replicas.get_mut(replica) else { return };

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use landfall_schemas::TableSchema;
 use landfall_schemas::dialect::Headers as _;
 use landfall_schemas::provenance::HEADER;
-use landfall_topology::plan::{ReplicaPlan, TablePlan};
+use landfall_topology::plan::{Instead, ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
@@ -22,7 +22,7 @@ use super::group::{self, Member, Rebalance};
 use super::workers::{Desk, Job};
 use super::{Named, Shared, Stopping};
 use crate::land::debounce::Debounce;
-use crate::land::fold::Config;
+use crate::land::fold::{Config, Unresolved};
 use crate::land::held::Held;
 use crate::land::partition::{Partition, Record, Refuse, Settings, Step, Stop};
 use crate::log::client;
@@ -363,14 +363,17 @@ impl Session<'_> {
         let r = &self.replicas[replica];
         let slot = SlotName { replica: r.name.clone(), generation: 0, partition: name.1 };
         let settings = Settings {
-            fold: Config::upsert(),
+            fold: Config {
+                unresolved: if r.table.fallback.missing == Instead::SetNull { Unresolved::Null } else { Unresolved::Withheld },
+                ..Config::upsert()
+            },
             debounce: Debounce {
                 quiet: r.plan.quiet,
                 max_delay: r.plan.max_delay,
                 rows_max: r.plan.batch_rows_max as usize,
                 bytes_max: usize::try_from(r.plan.batch_bytes_max).unwrap_or(usize::MAX),
             },
-            refuse: self.store.refuse,
+            refuse: self.store.refuse.map(|refuse| Refuse { sets_null: r.table.fallback.refused == Instead::SetNull, ..refuse }),
             partitions: r.table.log.partitions,
             idle_check: IDLE_CHECK,
         };

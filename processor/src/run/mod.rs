@@ -254,6 +254,7 @@ fn runtime(plan: &Plan, id: &str, kind: &StoreKind) -> Result<StoreRuntime, crat
                     may: store::postgres::may_refuse,
                     value: |ty, value| store::postgres::refuse(ty, value).map(|r| r.code()),
                     cuts: store::postgres::cuts,
+                    sets_null: false,
                     key: |schema, key| Ok(store::postgres::refuse_key(schema, key)?.map(|(column, r)| (column, r.code()))),
                 }),
                 workers: 2,
@@ -269,6 +270,7 @@ fn runtime(plan: &Plan, id: &str, kind: &StoreKind) -> Result<StoreRuntime, crat
                     may: store::clickhouse::may_refuse,
                     value: |ty, value| store::clickhouse::refuse(ty, value).map(|r| r.code()),
                     cuts: store::clickhouse::cuts,
+                    sets_null: false,
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::clickhouse::refuse)?.map(|(column, r)| (column, r.code()))),
                 }),
                 // A landing there is mostly waiting for syncs, which overlap.
@@ -286,6 +288,7 @@ fn runtime(plan: &Plan, id: &str, kind: &StoreKind) -> Result<StoreRuntime, crat
                     may: store::duckdb::may_refuse,
                     value: |ty, value| store::duckdb::refuse(ty, value).map(|r| r.code()),
                     cuts: store::duckdb::cuts,
+                    sets_null: false,
                     key: |schema, key| Ok(store::refuse_key(schema, key, store::duckdb::refuse_in_key)?.map(|(column, r)| (column, r.code()))),
                 }),
                 workers: 1,

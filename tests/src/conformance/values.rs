@@ -294,6 +294,18 @@ pub(super) fn every_type_arrives_exactly(store: &mut Store<'_>, name: &str) {
         next = Some(to);
         world.check(store);
     }
+    // Another process finds the columns as they are, by what the store calls their types, and lands into them.
+    let mut other = world.elsewhere(store);
+    other.sink.prepare(&other.target).expect("finds its own columns");
+    let claim = other.claim(0);
+    let mut key = Vec::new();
+    row::put_plain(LogicalType::Int64, Value::Int(0), &mut key).expect("fits");
+    let mut row = vec![2];
+    row.extend(&key);
+    samples.iter().for_each(|samples| row.extend(&samples[0]));
+    let to = claim.next.unwrap_or(0) + 1;
+    other.try_land(0, claim, to, &[(key, Some(row))]).expect("lands");
+    other.check(store);
 }
 
 /// Rows of a table in which values are looked for: more would only take memory.

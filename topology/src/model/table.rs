@@ -47,6 +47,8 @@ pub struct Table {
     /// True: while an event of a key is a dead letter, later events of that key wait behind it, among the dead letters; once it is replayed or dropped
     /// they follow in order. For dialects whose records have the key of their row. Default: `defaults.park_key`, else `false`.
     pub park_key: Field<bool>,
+    /// What becomes of values that cannot land. Default: dead letters.
+    pub fallback: Field<Fallback>,
     /// Quiet time before a batch lands; seconds or a duration. Default: `defaults.push_debounce_quiet`, else `0`, which never waits.
     pub push_debounce_quiet: Field<Duration>,
     /// Longest wait of a batch; seconds or a duration, not below `push_debounce_quiet`. Default: `defaults.push_debounce_max_delay`, else `5`.
@@ -114,6 +116,27 @@ impl JsonSchema for Columns {
             "anyOf": [rules, list],
         })
     }
+}
+
+/// What becomes of values that cannot land.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fallback {
+    /// Of a value that the source did not send and that nobody has seen: `dead_letter`, its row is held back, or `set_null`. Default: `dead_letter`.
+    pub missing: Field<Instead>,
+    /// Of a value that a store cannot hold, outside the key: `dead_letter`, its change does not land there, or `set_null`. Default: `dead_letter`.
+    pub refused: Field<Instead>,
+}
+
+/// What stands for a value that cannot land.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Instead {
+    /// Nothing: the change becomes a dead letter.
+    #[default]
+    DeadLetter,
+    /// NULL, which is counted (`landfall_changes_nulled_total`).
+    SetNull,
 }
 
 /// Rules by column.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use landfall_schemas::LogicalType;
 use serde::Serialize;
 
-use super::{ColumnRulesPlan, Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
+use super::{ColumnRulesPlan, FallbackPlan, Instead, Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
 
 /// One replica of the resolved topology, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,7 +53,7 @@ impl Plan {
             let log = &table.log;
             let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
             let key = key_text(table.primary_key.as_deref(), table.park_key);
-            let columns = columns_text(&table.types, &table.rules);
+            let columns = columns_text(&table.types, &table.rules, table.fallback);
             let base = self.base(&table.id, table.source, &table.topic, key, columns, log);
             self.push_replicas(&mut rows, &base, &table.log.topic, &table.replicas, None);
         }
@@ -62,7 +62,7 @@ impl Plan {
             let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
             let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
-            let columns = columns_text(&pattern.types, &pattern.rules);
+            let columns = columns_text(&pattern.types, &pattern.rules, pattern.fallback);
             let base = self.base(&pattern.id, pattern.source, &matches, key, columns, log);
             self.push_replicas(&mut rows, &base, &topic, &pattern.replicas, Some("{table}"));
         }
@@ -129,7 +129,7 @@ fn key_text(key: Option<&[String]>, parks: bool) -> String {
 }
 
 /// What the rules of a table come to; masks without their salt.
-fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan) -> String {
+fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallback: FallbackPlan) -> String {
     let mut parts = Vec::new();
     if !types.is_empty() {
         parts.push(types.iter().map(|(name, ty)| format!("{name} {ty}")).collect::<Vec<_>>().join(", "));
@@ -143,6 +143,11 @@ fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan) -> Str
         parts.push(format!("masked {}", masked.join(", ")));
     }
     parts.extend(rules.rename.iter().map(|(old, new)| format!("{old} as {new}")));
+    let nulls = [(fallback.missing, "missing"), (fallback.refused, "refused")];
+    let nulls: Vec<&str> = nulls.into_iter().filter(|(instead, _)| *instead == Instead::SetNull).map(|(_, what)| what).collect();
+    if !nulls.is_empty() {
+        parts.push(format!("NULL where {}", nulls.join(" or ")));
+    }
     if parts.is_empty() { String::from("-") } else { parts.join("; ") }
 }
 

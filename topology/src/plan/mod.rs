@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, KeyFormat, Mechanism, Protocol, SourceType};
+pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, Instead, KeyFormat, Mechanism, Protocol, SourceType};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -275,12 +275,24 @@ pub struct TablePlan {
     pub rules: ColumnRulesPlan,
     /// Whether later events of a key wait behind one that is a dead letter.
     pub park_key: bool,
+    /// What stands for values that cannot land.
+    pub fallback: FallbackPlan,
     /// Whether a pattern made it: the types are then those of all its tables, and say nothing about the columns of one.
     pub is_derived: bool,
     /// Its change log.
     pub log: LogPlan,
     /// Its copies.
     pub replicas: Vec<ReplicaPlan>,
+}
+
+/// What stands for values that cannot land.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FallbackPlan {
+    /// For one that the source did not send and that nobody has seen.
+    pub missing: Instead,
+    /// For one that a store cannot hold.
+    pub refused: Instead,
 }
 
 /// Rules for columns, which go by their names in the source.

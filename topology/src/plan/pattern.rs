@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_schemas::LogicalType;
 use regex::Regex;
 
-use super::{ColumnRulesPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan, cursors_topic, latest_topic};
+use super::{ColumnRulesPlan, FallbackPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan, cursors_topic, latest_topic};
 use crate::names;
 
 /// An entry with a glob or a regular expression.
@@ -29,6 +29,8 @@ pub struct TablePattern {
     pub rules: ColumnRulesPlan,
     /// Whether later events of a key wait behind one that is a dead letter.
     pub park_key: bool,
+    /// What stands for values that cannot land.
+    pub fallback: FallbackPlan,
     pub(crate) matcher: Matcher,
     pub(crate) topology: String,
     pub(crate) log_template: String,
@@ -50,6 +52,7 @@ impl PartialEq for TablePattern {
             types,
             rules,
             park_key,
+            fallback,
             matcher,
             topology,
             log_template,
@@ -64,6 +67,7 @@ impl PartialEq for TablePattern {
             && *types == other.types
             && *rules == other.rules
             && *park_key == other.park_key
+            && *fallback == other.fallback
             && matcher.regex.as_str() == other.matcher.regex.as_str()
             && matcher.id == other.matcher.id
             && matcher.text == other.matcher.text
@@ -181,6 +185,7 @@ impl TablePattern {
             types: self.types.clone(),
             rules: self.rules.clone(),
             park_key: self.park_key,
+            fallback: self.fallback,
             is_derived: true,
             log: LogPlan { topic: log, partitions: self.log_partitions, replication: self.log_replication, retention: Retention::Forever },
             replicas,

@@ -12,7 +12,7 @@ use crate::issue::{At, Code, Finding, shown};
 use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Dialect, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
-use crate::plan::{LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
+use crate::plan::{FallbackPlan, Instead, LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
@@ -94,7 +94,8 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     let (Some(id), Some((source, topics, at_topic)), Some((primary_key, types))) = (id, origin, key) else {
         return;
     };
-    let (Some(rules), Some(park_key), Some(log), Some(replicas)) = (rules, park_key, log, replicas) else {
+    let fallback = fallback(table);
+    let (Some(rules), Some(park_key), Some(fallback), Some(log), Some(replicas)) = (rules, park_key, fallback, log, replicas) else {
         return;
     };
     let (mut plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
@@ -123,6 +124,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 types,
                 rules,
                 park_key,
+                fallback,
                 is_derived: false,
                 log,
                 replicas: plans,
@@ -139,6 +141,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 types,
                 rules,
                 park_key,
+                fallback,
                 matcher,
                 topology: topology.to_owned(),
                 log_template: log.template.to_owned(),
@@ -148,6 +151,20 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 stores,
             });
         }
+    }
+}
+
+/// What stands for values that cannot land; nothing where a word of it is none.
+fn fallback(table: &Table) -> Option<FallbackPlan> {
+    let of = |field: &Field<Instead>| match field {
+        Field::Absent => Some(Instead::default()),
+        Field::Broken(_) => None,
+        Field::Given(instead, _) => Some(*instead),
+    };
+    match &table.fallback {
+        Field::Absent => Some(FallbackPlan::default()),
+        Field::Broken(_) => None,
+        Field::Given(fallback, _) => Some(FallbackPlan { missing: of(&fallback.missing)?, refused: of(&fallback.refused)? }),
     }
 }
 

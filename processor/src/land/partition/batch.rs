@@ -17,7 +17,7 @@ use super::{Blame, Counts, Known, Letter, Partition, Stop};
 use crate::fault::{self, Bug};
 use crate::land::debounce::Debounce;
 use crate::land::entry;
-use crate::land::fold::{self, Shape};
+use crate::land::fold::{self, Gap, Shape};
 use crate::land::index::{Arrival, Event, Kind, RowSpan};
 use crate::sink::{self, Delta};
 use crate::state::{self, State};
@@ -122,14 +122,14 @@ impl Partition {
         Ok(())
     }
 
-    /// Folds a key again and notes what changed by the change at an offset. Returns whether its last state is withheld for want of a value.
-    pub(super) fn refold(&mut self, at: usize, offset: Option<i64>) -> Result<bool, Stop> {
+    /// Folds a key again and notes what changed by the change at an offset. Returns whether its last state lacks a value that nobody knows.
+    pub(super) fn refold(&mut self, at: usize, offset: Option<i64>) -> Result<Gap, Stop> {
         if self.overlay.entries[at].index.groups.iter().any(|g| g.former.is_some()) {
             self.find_formers(at)?;
         }
-        let Some(target) = &self.target else { return Ok(false) };
+        let Some(target) = &self.target else { return Ok(Gap::None) };
         let e = &mut self.overlay.entries[at];
-        let Ok(withheld) = fold::fold(
+        let Ok(gap) = fold::fold(
             &e.index,
             &self.pending.marks,
             &self.settings.fold,
@@ -153,7 +153,7 @@ impl Partition {
         }
         e.runs.clear();
         e.runs.extend(self.runs.drain(..));
-        Ok(withheld)
+        Ok(gap)
     }
 
     fn fold_one(&mut self, record: Buffered, state: &mut impl State) -> Result<(), Stop> {
@@ -257,7 +257,11 @@ impl Partition {
             Op::Read => Kind::Read,
             _ => Kind::Upsert,
         };
-        if let Some((column, code)) = self.refused(at, change, known)? {
+        let (blame, nulled) = match self.refused(at, change, known)? {
+            Some(blame) if self.settings.refuse.is_some_and(|refuse| refuse.sets_null) => self.without_refused(at, blame, change, known)?,
+            blame => (blame, None),
+        };
+        if let Some((column, code)) = blame {
             self.pending_counts.letters += 1;
             self.letters.push(Letter { offset, code, column: known.schema.columns()[column].name.clone() });
             let e = &mut self.overlay.entries[at];
@@ -274,7 +278,8 @@ impl Partition {
         let mut former = None;
         if kind != Kind::Delete {
             let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;
-            event.row = mapping.row(&known.schema, change.after.ok_or(WireError::Index)?, &mut self.overlay.arena, &mut self.spans)?;
+            let after = nulled.as_deref().or(change.after).ok_or(WireError::Index)?;
+            event.row = mapping.row(&known.schema, after, &mut self.overlay.arena, &mut self.spans)?;
             event.unauthored = mapping.positions(&change.unauthored);
             former = other.map(|other| other.key).filter(|_| !event.unauthored.is_empty());
         }
@@ -285,8 +290,10 @@ impl Partition {
         if let Some(other) = other.and_then(|other| other.at) {
             self.link(at, other, &Sequence::from_bytes(sequence), kind);
         }
-        let withheld = self.settle(at, offset)?;
-        if withheld && !change.unauthored.is_empty() {
+        let gap = self.settle(at, offset)?;
+        if gap == Gap::Null && !change.unauthored.is_empty() {
+            self.pending_counts.nulled[0] += 1;
+        } else if gap == Gap::Withheld && !change.unauthored.is_empty() {
             self.pending_counts.letters += 1;
             let column = change.unauthored.iter().next().map_or_else(String::new, |c| known.schema.columns()[c].name.clone());
             self.letters.push(Letter { offset, code: "change.unresolved_column", column });
@@ -318,19 +325,53 @@ impl Partition {
         }
     }
 
+    /// A row with NULL for what the store cannot hold of it; or what is to blame still, in its key.
+    fn without_refused(
+        &mut self,
+        at: usize,
+        blame: (usize, &'static str),
+        change: &Change<'_>,
+        known: &Known,
+    ) -> Result<(Blame, Option<Vec<u8>>), WireError> {
+        let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok((Some(blame), None)) };
+        let mut row = Vec::with_capacity(after.len());
+        let mut reader = Reader::new(after);
+        for (i, (column, judged)) in known.schema.columns().iter().zip(&known.judged).enumerate() {
+            let start = reader;
+            let code = if *judged {
+                let value = row::read(column.ty, &mut reader)?;
+                (refuse.value)(column.ty, &value).filter(|_| !change.unauthored.contains(i))
+            } else {
+                row::skip(column.ty, &mut reader)?;
+                None
+            };
+            match code {
+                Some(code) if known.schema.key().contains(&i) => return Ok((Some((i, code)), None)),
+                Some(_) => row.push(0),
+                None => row.extend_from_slice(&start.rest()[..start.rest().len() - reader.rest().len()]),
+            }
+        }
+        let blame = match (self.overlay.entries[at].key_row, change.key) {
+            (None, Some(plain)) => self.refused_key(&known.schema, plain)?,
+            _ => None,
+        };
+        self.pending_counts.nulled[1] += u64::from(blame.is_none());
+        Ok((blame, Some(row)))
+    }
+
     pub(super) fn refused_key(&self, schema: &TableSchema, plain: &[u8]) -> Result<Blame, WireError> {
         self.settings.refuse.map_or(Ok(None), |refuse| (refuse.key)(schema, plain))
     }
 
-    pub(super) fn settle(&mut self, at: usize, offset: i64) -> Result<bool, Failure> {
-        let withheld = self.refold(at, Some(offset)).map_err(Failure::Stop)?;
+    pub(super) fn settle(&mut self, at: usize, offset: i64) -> Result<Gap, Failure> {
+        let gap = self.refold(at, Some(offset)).map_err(Failure::Stop)?;
         if !self.overlay.entries[at].index.heirs.is_empty() {
             self.refold_heirs(at, offset).map_err(Failure::Stop)?;
         }
         if self.settings.fold.shape == Shape::Upsert {
             self.prune(at);
         }
-        Ok(withheld)
+        Ok(gap)
     }
 
     /// Folds the mark that waits first. It concerns every key of the partition, so it lands in slices of as many keys as a batch may hold: `K` and

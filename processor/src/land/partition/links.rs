@@ -121,8 +121,8 @@ impl Partition {
         let mut row = None;
         for (at, bound) in chain.into_iter().rev() {
             let index = &self.overlay.entries[at].index;
-            let (marks, config, arena) = (&self.pending.marks, &self.settings.fold, &mut self.overlay.arena);
-            row = fold::before(index, marks, config, target.columns(), arena, &mut self.scratch, &bound, row)
+            let (marks, arena) = (&self.pending.marks, &mut self.overlay.arena);
+            row = fold::before(index, marks, target.columns(), arena, &mut self.scratch, &bound, row)
                 .map_err(|_| state::Error::Corrupt { what: "a row of a key" })?;
         }
         Ok(row)

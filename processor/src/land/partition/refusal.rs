@@ -21,6 +21,8 @@ pub struct Refuse {
     pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
     /// Whether less of a value is kept than it has: a fraction of a second that is finer than the store's. Counted, not refused.
     pub cuts: fn(LogicalType, &Value<'_>) -> bool,
+    /// Whether NULL stands for a value outside the key that the store cannot hold; else its change is a dead letter.
+    pub sets_null: bool,
     /// A key, encoded as [`sink::Delta::key`] is.
     pub key: fn(&TableSchema, &[u8]) -> Result<Blame, WireError>,
 }
