@@ -277,7 +277,8 @@ fn of_topology(plan: &Plan, topic: &str) -> Option<Options> {
 /// Prints why a record came to its change: a line for the record, one for each column.
 fn explain(explanation: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let Explanation { dialect, encoding, schema, order, columns } = explanation;
-    writeln!(out, "  read as {} in {encoding}; types: {schema}; ordered by {order}", dialect.name())?;
+    let written = if *encoding == "none" { ", a null value".to_owned() } else { format!(" in {encoding}") };
+    writeln!(out, "  read as {}{written}; types: {schema}; ordered by {order}", dialect.name())?;
     let name = |column: &ColumnRule| {
         let renamed = column.renamed.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
         printable(&format!("{}{renamed}", column.member)).to_string()

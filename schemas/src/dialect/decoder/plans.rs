@@ -109,7 +109,7 @@ impl Decoder {
         }
         let names = self.options.primary_key.as_ref().unwrap_or(&shape.names);
         let field = |name: &String| shape.member(name).map(|i| shape.fields[i].clone()).ok_or_else(|| self.key_lacks(name));
-        let plan = names.iter().map(field).collect::<Result<_, _>>().and_then(|fields| self.new_plan(fields, Some(shape)));
+        let plan = names.iter().map(field).collect::<Result<_, _>>().and_then(|fields| self.plan_of(fields, 0, Vec::new(), Some(shape)));
         self.key_plans.put((shape.id, plan)).1.clone()
     }
 

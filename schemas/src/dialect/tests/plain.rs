@@ -150,6 +150,8 @@ fn headers_are_columns_where_that_is_asked() {
     assert_eq!(said(&all, Some(b"{}")), Err(Code::EnvelopeRowMissing));
     assert_eq!(said(&all, Some(key)).as_deref(), Ok("u [1] id=1 n=3 none=NULL raw=ff trace=00-ab"));
     assert_eq!(said(&all, None).as_deref(), Ok("d [1] "));
+    let deleted = say(&mut Decoder::new(all.clone()), Record { headers: Some(&Two), ..record(Some(key), None) }).expect("a delete");
+    assert_eq!(deleted[0].schema.columns().len(), 1, "a delete knows its key alone");
     assert_eq!(said(&asked(&[("n", "x-trace")], &[("n", "int32")]), Some(key)), Err(Code::ValueKind));
     assert_eq!(said(&asked(&[("t", "x-raw")], &[]), Some(key)), Err(Code::ValueKind), "text is UTF-8");
     assert_eq!(said(&asked(&[("id", "x-count")], &[]), Some(key)), Err(Code::DuplicateColumn));
