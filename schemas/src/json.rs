@@ -303,16 +303,22 @@ impl<'a> Scanner<'a> {
 
     #[inline]
     fn string(&mut self) -> Result<JsonStr<'a>, JsonError> {
+        let start = self.at + 1;
+        let escaped = self.pass_string()?;
+        Ok(JsonStr { raw: &self.text[start..self.at - 1], escaped })
+    }
+
+    /// Passes over a string; true where it has escapes.
+    #[inline]
+    fn pass_string(&mut self) -> Result<bool, JsonError> {
         self.expect(b'"', "a string is missing")?;
-        let start = self.at;
-        self.at = plain_end(self.text.as_bytes(), start);
+        self.at = plain_end(self.text.as_bytes(), self.at);
         let escaped = self.peek() != Some(b'"');
         if escaped {
             self.pass_escapes()?;
         }
-        let raw = &self.text[start..self.at];
         self.at += 1;
-        Ok(JsonStr { raw, escaped })
+        Ok(escaped)
     }
 
     /// Goes on from an escape to the end of its string.
@@ -375,7 +381,7 @@ impl<'a> Scanner<'a> {
         match self.peek() {
             Some(b'{') => self.pass_object(depth),
             Some(b'[') => self.pass_array(depth),
-            Some(b'"') => self.string().map(drop),
+            Some(b'"') => self.pass_string().map(drop),
             Some(b'n') => self.word("null"),
             Some(b't') => self.word("true"),
             Some(b'f') => self.word("false"),
@@ -385,13 +391,28 @@ impl<'a> Scanner<'a> {
 
     fn pass_object(&mut self, depth: u32) -> Result<(), JsonError> {
         let inner = depth.checked_sub(1).ok_or_else(|| self.error("values are nested too deeply"))?;
-        self.enter_object()?;
-        let mut first = true;
-        while self.member(first)?.is_some() {
-            first = false;
-            self.pass(inner)?;
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
         }
-        Ok(())
+        loop {
+            self.pass_string()?;
+            self.space();
+            self.expect(b':', "a colon is missing")?;
+            self.pass(inner)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.error("a comma or the end of an object is missing")),
+            }
+            self.space();
+        }
     }
 
     fn pass_array(&mut self, depth: u32) -> Result<(), JsonError> {

@@ -140,7 +140,8 @@ fn put_decimal(ty: LogicalType, precision: u32, scale: u32, value: &Decimal<'_>,
     Ok(())
 }
 
-const fn int_range(ty: LogicalType) -> Option<(i64, i64)> {
+/// The least and the greatest integer of a type; none where it is not one that fits into 64 bits with a sign.
+pub(crate) const fn int_range(ty: LogicalType) -> Option<(i64, i64)> {
     Some(match ty {
         LogicalType::Int8 => (i8::MIN as i64, i8::MAX as i64),
         LogicalType::Int16 => (i16::MIN as i64, i16::MAX as i64),

@@ -31,12 +31,12 @@ impl Sequence {
     /// `epoch`: timeline of the source; `commit`: commit position (Postgres LSN, binlog file ordinal); `order`: order within or behind it
     /// (row LSN, binlog position); `ordinal`: row within the event.
     pub fn of_dialect(epoch: u32, commit: u64, order: u64, ordinal: u32) -> Self {
-        let mut bytes = SmallVec::new_const();
-        bytes.extend_from_slice(&epoch.to_be_bytes());
-        bytes.extend_from_slice(&commit.to_be_bytes());
-        bytes.extend_from_slice(&order.to_be_bytes());
-        bytes.extend_from_slice(&ordinal.to_be_bytes());
-        Self { bytes }
+        let mut bytes = [0; DIALECT_BYTES];
+        bytes[..4].copy_from_slice(&epoch.to_be_bytes());
+        bytes[4..12].copy_from_slice(&commit.to_be_bytes());
+        bytes[12..20].copy_from_slice(&order.to_be_bytes());
+        bytes[20..].copy_from_slice(&ordinal.to_be_bytes());
+        Self { bytes: SmallVec::from_buf(bytes) }
     }
 
     /// A sequence out of order-preserving bytes, as stored or as encoded by `key`.

@@ -40,14 +40,29 @@ pub fn put_long(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
+/// The most bytes of a varint of 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Appends an unsigned varint, least significant group first.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    // Nearly every index and length is one byte; what is longer is written at once.
+    if value < 0x80 {
+        out.push(value as u8);
+        return;
     }
-    out.push(value as u8);
+    let mut bytes = [0; VARINT_BYTES_MAX];
+    let mut len = 0;
+    for byte in &mut bytes {
+        len += 1;
+        *byte = value as u8 | 0x80;
+        value >>= 7;
+        if value == 0 {
+            *byte &= 0x7F;
+            break;
+        }
+    }
+    out.extend_from_slice(&bytes[..len]);
 }
 
 /// Appends a length as a zigzag varint and then the bytes, as Avro writes `bytes` and `string`.
@@ -110,18 +125,41 @@ impl<'a> Reader<'a> {
     }
 
     fn long_varint(&mut self) -> Result<u64, WireError> {
+        // Up to eight bytes are one word: its groups of seven bits are pushed together by pairs, pairs of pairs, and their halves.
+        if let Some((word, _)) = self.rest.split_first_chunk::<8>() {
+            let word = u64::from_le_bytes(*word);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let len = ends.trailing_zeros() as usize / 8 + 1;
+                let groups = word & (u64::MAX >> (64 - 8 * len)) & 0x7F7F_7F7F_7F7F_7F7F;
+                let pairs = groups & 0x007F_007F_007F_007F | (groups & 0x7F00_7F00_7F00_7F00) >> 1;
+                let fours = pairs & 0x0000_3FFF_0000_3FFF | (pairs & 0x3FFF_0000_3FFF_0000) >> 2;
+                self.rest = &self.rest[len..];
+                return Ok(fours & 0x0FFF_FFFF | (fours & 0x0FFF_FFFF_0000_0000) >> 4);
+            }
+        }
         let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let b = self.byte()?;
-            if shift == 63 && b > 1 {
+        for (at, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            if at == VARINT_BYTES_MAX - 1 && *byte > 1 {
                 return Err(WireError::Number);
             }
-            value |= u64::from(b & 0x7F) << shift;
-            if b & 0x80 == 0 {
+            value |= u64::from(byte & 0x7F) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
                 return Ok(value);
             }
         }
-        Err(WireError::Number)
+        Err(WireError::Truncated)
+    }
+
+    /// Passes over a varint.
+    #[inline]
+    pub fn pass_varint(&mut self) -> Result<(), WireError> {
+        if let [0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(());
+        }
+        self.long_varint().map(drop)
     }
 
     /// Takes a zigzag varint.
@@ -179,6 +217,23 @@ mod tests {
             assert_eq!(reader.long(), Ok(value));
             assert_eq!(reader.finish(), Ok(()));
         }
+    }
+
+    #[test]
+    fn varints_of_every_length_wherever_they_end() {
+        for bits in 0..64 {
+            for value in [1_u64 << bits, (1 << bits) - 1, u64::MAX >> (63 - bits)] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                for behind in [0, 1, 9] {
+                    let bytes = [out.as_slice(), &vec![0xFF; behind]].concat();
+                    let mut reader = Reader::new(&bytes);
+                    assert_eq!((reader.varint(), reader.rest().len()), (Ok(value), behind), "{value} before {behind} bytes");
+                }
+                assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
+            }
+        }
+        assert_eq!(Reader::new(&[0x80, 0x80, 0, 1, 2, 3, 4, 5]).varint(), Ok(0), "more groups than it needs");
     }
 
     #[test]

@@ -24,15 +24,16 @@ pub(super) struct Layout {
 
 /// How one member is taken.
 #[derive(Clone, Copy, Debug)]
-struct Take {
+pub(super) struct Take {
     /// Index of null, where the type is a union with it.
     null: Option<i64>,
     node: NodeId,
-    how: How,
+    pub(super) how: How,
 }
 
+/// What a member's values are, as they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+pub(super) enum How {
     Boolean,
     Integer,
     Float,
@@ -80,6 +81,33 @@ impl Layout {
             }
         }
         Ok(())
+    }
+
+    /// How its members are taken, in their order.
+    pub(super) fn takes(&self) -> &[Take] {
+        &self.members
+    }
+
+    /// The value of a member, which stands next.
+    #[inline]
+    pub(super) fn value<'s, 'a: 's>(&'s self, member: usize, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'s>, WireError> {
+        let datum = self.members.get(member).ok_or(WireError::Index)?.take(&self.schema, reader, budget)?;
+        match datum {
+            Datum::Blocks(_) | Datum::Symbol(_) => self.named(member, datum),
+            datum => Ok(datum),
+        }
+    }
+
+    /// What a member takes, which stands next.
+    #[inline]
+    pub(super) fn next<'a>(&self, take: &Take, reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Datum<'a>, WireError> {
+        take.take(&self.schema, reader, budget)
+    }
+
+    /// Passes over a member, which stands next.
+    #[inline]
+    pub(super) fn pass_member(&self, take: &Take, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
+        take.pass(&self.schema, reader, budget)
     }
 
     /// Whether values of it are symbols, whose text only the schema has.
@@ -204,7 +232,7 @@ impl Take {
 
     /// Whether a value follows: false for null.
     #[inline]
-    fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
+    pub(super) fn is_present(&self, reader: &mut Reader<'_>) -> Result<bool, WireError> {
         let Some(null) = self.null else { return Ok(true) };
         match reader.long()? {
             branch if branch == null => Ok(false),
@@ -247,7 +275,16 @@ impl Take {
 
     /// Passes over the value.
     fn pass(&self, schema: &Schema, reader: &mut Reader<'_>, budget: &mut Budget) -> Result<(), WireError> {
-        if self.is_present(reader)? { schema.skip(self.node, reader, budget) } else { Ok(()) }
+        if !self.is_present(reader)? {
+            return Ok(());
+        }
+        match self.how {
+            How::Integer => reader.pass_varint()?,
+            How::Bytes | How::Text => drop(reader.bytes()?),
+            How::Boolean => drop(reader.byte()?),
+            _ => schema.skip(self.node, reader, budget)?,
+        }
+        Ok(())
     }
 }
 

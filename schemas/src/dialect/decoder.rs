@@ -3,7 +3,6 @@
 //! Shapes are kept (`Recent`) so that the steady state neither parses schemas nor allocates; nothing else is kept from record to record, and
 //! what a record decodes to never depends on what was kept. Buffers hold one record's rows and keys; a [`Decoded`] borrows them.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::document::{Seen, close};
@@ -411,7 +410,7 @@ impl Decoder {
         if let Some(Number::Long(id)) = source.transaction {
             let text = &mut self.texts[4];
             text.clear();
-            write!(text, "{id}").expect("a String takes every write");
+            text.push_str(itoa::Buffer::new().format(id));
         }
     }
 

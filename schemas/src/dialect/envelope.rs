@@ -308,11 +308,7 @@ impl<'a> Envelope<'a> {
                 }
                 (Member::Source, _, Some((block, steps)), _) => {
                     let read = |reader: &mut Reader<'a>, budget: &mut Budget| {
-                        let put = |member: usize, datum| {
-                            envelope.source.put(steps[member], datum);
-                            Ok(())
-                        };
-                        block.each(reader, budget, slots, put).map_err(invalid).map(|()| true)
+                        envelope.source.take(block, steps, reader, budget, slots).map_err(invalid).map(|()| true)
                     };
                     let _ = top.record(at, invalid, read, |reader, budget| block.pass(reader, budget))?;
                 }

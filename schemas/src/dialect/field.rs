@@ -198,7 +198,9 @@ impl Placeholder {
     /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes the text or what bytes are written as, arrays
     /// the text as their only element.
     fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
-        if self.text.is_empty() {
+        // What it is written as is never shorter than it is.
+        let is_shorter = matches!(token, Token::String(s) if s.raw.len() < self.text.len());
+        if is_shorter || self.text.is_empty() {
             return false;
         }
         match (token, wire) {
@@ -235,7 +237,8 @@ impl Placeholder {
     }
 
     /// Whether bytes are the marker's text.
-    fn is_raw(&self, bytes: &[u8]) -> bool {
+    #[inline]
+    pub(super) fn is_raw(&self, bytes: &[u8]) -> bool {
         !self.text.is_empty() && bytes == self.text.as_bytes()
     }
 
@@ -734,6 +737,10 @@ fn time(count: i64, unit: i64, ty: LogicalType) -> Result<Value<'static>, Fault>
 }
 
 fn iso(ty: LogicalType, text: &str, cut: &mut u64) -> Result<Value<'static>, Fault> {
+    let is_instant = matches!(ty, LogicalType::Timestamp { .. } | LogicalType::TimestampTz { .. });
+    if let Some(units) = temporal::usual_timestamp(text.as_bytes(), ty).filter(|_| is_instant) {
+        return Ok(Value::Timestamp(units));
+    }
     *cut += u64::from(temporal::is_cut(text, ty));
     match ty {
         LogicalType::Date => temporal::parse_date(text).map(Value::Date),

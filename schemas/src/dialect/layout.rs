@@ -93,33 +93,6 @@ impl Layout {
         }
     }
 
-    /// Hands over the values of the record that stands next, in their order.
-    #[inline(always)]
-    pub(super) fn each_value(
-        &self,
-        reader: &mut Reader<'_>,
-        budget: &mut Budget,
-        slots: &mut Vec<Slot>,
-        mut give: impl FnMut(usize, Datum<'_>) -> Result<(), Reject>,
-    ) -> Result<(), Reject> {
-        match self {
-            Self::Avro(layout) => {
-                let invalid = |e| invalid(Code::AvroInvalid, "row", e);
-                layout.each(reader, budget, invalid, |member, datum| match datum {
-                    Datum::Blocks(_) | Datum::Symbol(_) => give(member, layout.named(member, datum).map_err(invalid)?),
-                    datum => give(member, datum),
-                })
-            }
-            Self::Protobuf(layout) => {
-                let invalid = |e| invalid(Code::ProtobufInvalid, "row", e);
-                layout.each(reader, slots, invalid, |member, datum| match datum {
-                    Datum::Blocks(_) | Datum::Symbol(_) => give(member, layout.named(member, datum).map_err(invalid)?),
-                    datum => give(member, datum),
-                })
-            }
-        }
-    }
-
     /// Passes over the record that stands next: in Protobuf, all that is left. Where its members are not in order, notes where they lie.
     pub(super) fn check<const N: usize>(
         &self,
@@ -166,13 +139,8 @@ impl Layout {
             Self::Avro(_) => Code::AvroInvalid,
             Self::Protobuf(_) => Code::ProtobufInvalid,
         };
-        invalid(code, part, error)
+        Reject::unregistered(code, part, error)
     }
-}
-
-#[cold]
-fn invalid(code: Code, part: &str, error: WireError) -> Reject {
-    Reject::new(code, format!("the {part} does not fit its registered schema: {error}"))
 }
 
 /// The outermost members of a record, which are asked for in their order, once each.

@@ -62,6 +62,7 @@ mod source;
 mod temporal;
 #[cfg(test)]
 mod tests;
+mod verbatim;
 
 /// What Debezium sends for a value that the database did not give it, unless the connector says otherwise.
 pub const PLACEHOLDER: &str = "__debezium_unavailable_value";

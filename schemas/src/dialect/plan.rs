@@ -13,6 +13,8 @@ use super::field::{self, Datum, Field, Placeholder, Unpacked};
 use super::layout::Layout;
 use super::protobuf::Slot;
 use super::reject::{Code, Fault, Reject};
+use super::verbatim::Copied;
+use super::{avro, protobuf};
 use crate::avro::Budget;
 use crate::contract::{self, Fingerprint};
 use crate::json::{Scanner, Token};
@@ -78,6 +80,8 @@ pub(super) struct Plan {
     key_positions: Vec<Option<usize>>,
     /// Names of the key columns in the source, in key order.
     key_names: Vec<String>,
+    /// Member → how its values are copied from Avro.
+    copied: Vec<Copied>,
     /// Member → what masks it; empty where nothing is masked.
     masks: Vec<Option<Mask>>,
     pub(super) schema: Arc<TableSchema>,
@@ -99,11 +103,12 @@ impl Plan {
         let columns = fields.iter().zip(&masks).filter_map(column).collect();
         let names: Vec<&str> = key.iter().map(|name| options.renamed(name)).collect();
         let schema = TableSchema::new(&options.table, columns, &names)?;
+        let copied = fields.iter().zip(&masks).map(|(f, mask)| if mask.is_some() { Copied::No } else { Copied::of(f) }).collect();
         let masks = if masks.iter().any(Option::is_some) { masks } else { Vec::new() };
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
         let key_names = key.to_vec();
-        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, masks, schema: Arc::new(schema), fingerprint })
+        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, copied, masks, schema: Arc::new(schema), fingerprint })
     }
 
     /// The same, where the first of the fields that rows lack stand beside them.
@@ -327,12 +332,46 @@ impl Row {
         writer: &mut Writer,
     ) -> Result<(), Reject> {
         self.start(plan);
+        match layout {
+            Layout::Avro(layout) => self.write_avro(plan, layout, reader, budget, writer)?,
+            Layout::Protobuf(layout) => self.write_protobuf(plan, layout, reader, writer)?,
+        }
+        (plan.present().len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
+    }
+
+    fn write_avro(
+        &mut self,
+        plan: &Plan,
+        layout: &avro::Layout,
+        reader: &mut Reader<'_>,
+        budget: &mut Budget,
+        writer: &mut Writer,
+    ) -> Result<(), Reject> {
+        for (member, (take, copied)) in layout.takes().iter().zip(&plan.copied).enumerate() {
+            let start = self.bytes.len();
+            if copied.copy(take, reader, &writer.placeholder, &mut self.bytes) {
+                if let Some(position) = plan.key_positions[member] {
+                    self.key_spans[position] = (start, self.bytes.len());
+                }
+                self.column += 1;
+                continue;
+            }
+            let datum = layout.value(member, reader, budget).map_err(|e| Reject::unregistered(Code::AvroInvalid, "row", e))?;
+            self.put(plan, member, Some(datum), writer)?;
+        }
+        Ok(())
+    }
+
+    fn write_protobuf(&mut self, plan: &Plan, layout: &protobuf::Layout, reader: &mut Reader<'_>, writer: &mut Writer) -> Result<(), Reject> {
+        let invalid = |e| Reject::unregistered(Code::ProtobufInvalid, "row", e);
         // The writer itself is needed for each value.
         let mut slots = std::mem::take(&mut writer.slots);
-        let written = layout.each_value(reader, budget, &mut slots, |member, datum| self.put(plan, member, Some(datum), writer));
+        let written = layout.each(reader, &mut slots, invalid, |member, datum| match datum {
+            Datum::Blocks(_) | Datum::Symbol(_) => self.put(plan, member, Some(layout.named(member, datum).map_err(invalid)?), writer),
+            datum => self.put(plan, member, Some(datum), writer),
+        });
         writer.slots = slots;
-        written?;
-        (plan.present().len()..plan.fields.len()).try_for_each(|member| self.put(plan, member, None, writer))
+        written
     }
 
     /// Writes a row, in whatever order its members stand.

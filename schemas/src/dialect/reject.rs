@@ -6,6 +6,7 @@
 use crate::row::ValueError;
 use crate::table::{COLUMNS_MAX, SchemaError};
 use crate::types::LogicalType;
+use crate::wire::WireError;
 
 /// What becomes of a rejected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,6 +184,12 @@ impl Reject {
     pub(super) fn of_the_table(self) -> Self {
         let code = if self.code == Code::KeyMissing { Code::KeyColumnMissing } else { self.code };
         Self { code, ..self }
+    }
+
+    /// A part of a record that does not fit its registered schema.
+    #[cold]
+    pub(super) fn unregistered(code: Code, part: &str, error: WireError) -> Self {
+        Self::new(code, format!("the {part} does not fit its registered schema: {error}"))
     }
 
     pub(super) fn json(part: &str, error: impl std::fmt::Display) -> Self {

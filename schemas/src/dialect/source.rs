@@ -19,12 +19,17 @@
 //!
 //! MySQL and MariaDB: (number of the binlog file, position of the event, row within it); a transaction id names, it does not order.
 
+use super::avro::How;
 use super::field::Datum;
+use super::layout::Layout;
 use super::members::{self, Members};
+use super::protobuf::Slot;
 use super::reject::{Code, Reject};
 use super::{Options, Order};
+use crate::avro::Budget;
 use crate::json::{JsonError, JsonStr, Scanner, Token};
 use crate::sequence::Sequence;
+use crate::wire::{Reader, WireError};
 
 /// Bits of a binlog position within the id of a snapshot.
 const BINLOG_POSITION_BITS: u32 = 40;
@@ -68,7 +73,7 @@ impl<'a> Number<'a> {
 }
 
 /// The members of a source block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Connector,
     Database,
@@ -177,8 +182,75 @@ impl<'a> Source<'a> {
         matches!(Self::member(name), Member::Position | Member::Row | Member::Ordinal)
     }
 
-    /// Takes a member in.
+    /// Takes in a registered block, which stands next.
+    pub(super) fn take(
+        &mut self,
+        layout: &Layout,
+        members: &[Member],
+        reader: &mut Reader<'a>,
+        budget: &mut Budget,
+        slots: &mut Vec<Slot>,
+    ) -> Result<(), WireError> {
+        let Layout::Avro(layout) = layout else {
+            return layout.each(reader, budget, slots, |at, datum| {
+                self.put(members[at], datum);
+                Ok(())
+            });
+        };
+        // Most of it is a text or a number that is there, or of no use: these need not be made a datum first.
+        for (take, member) in layout.takes().iter().zip(members) {
+            match take.how {
+                _ if *member == Member::Other => layout.pass_member(take, reader, budget)?,
+                How::Text if *member != Member::Snapshot => {
+                    let text = if take.is_present(reader)? { Some(reader.text()?) } else { None };
+                    if let Some(slot) = self.text_of(*member) {
+                        *slot = text.map(|raw| JsonStr { raw, escaped: false });
+                    } else if let Some(slot) = self.number_of(*member) {
+                        *slot = text.map(Number::Digits);
+                    }
+                }
+                How::Integer => {
+                    let number = if take.is_present(reader)? { Some(Number::Long(reader.long()?)) } else { None };
+                    if let Some(slot) = self.number_of(*member) {
+                        *slot = number;
+                    }
+                }
+                _ => self.put(*member, layout.next(take, reader, budget)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a member that is a text is kept.
     #[inline]
+    fn text_of(&mut self, member: Member) -> Option<&mut Option<JsonStr<'a>>> {
+        Some(match member {
+            Member::Connector => &mut self.connector,
+            Member::Database => &mut self.database,
+            Member::Schema => &mut self.schema,
+            Member::Table => &mut self.table,
+            Member::Sequence => &mut self.sequence,
+            Member::File => &mut self.file,
+            _ => return None,
+        })
+    }
+
+    /// Where a member that is a number is kept.
+    #[inline]
+    fn number_of(&mut self, member: Member) -> Option<&mut Option<Number<'a>>> {
+        Some(match member {
+            Member::Transaction => &mut self.transaction,
+            Member::Lsn => &mut self.lsn,
+            Member::Position => &mut self.position,
+            Member::Row | Member::Ordinal => &mut self.row,
+            Member::Nanos => &mut self.nanos,
+            Member::Micros => &mut self.micros,
+            Member::Millis => &mut self.millis,
+            _ => return None,
+        })
+    }
+
+    /// Takes a member in.
     pub(super) fn put(&mut self, member: Member, datum: Datum<'a>) {
         let text = || match datum {
             Datum::Text(raw) => Some(JsonStr { raw, escaped: false }),
@@ -191,29 +263,17 @@ impl<'a> Source<'a> {
             Datum::Text(text) => Some(Number::Digits(text)),
             _ => None,
         };
-        match member {
-            Member::Connector => self.connector = text(),
-            Member::Database => self.database = text(),
-            Member::Schema => self.schema = text(),
-            Member::Table => self.table = text(),
-            Member::Transaction => self.transaction = number(),
-            Member::Snapshot => {
-                self.snapshot = match datum {
-                    Datum::Bool(flag) => snapshot(&Token::Bool(flag)),
-                    Datum::Text(raw) => snapshot(&Token::String(JsonStr { raw, escaped: false })),
-                    Datum::Json(token) => snapshot(&token),
-                    _ => Snapshot::No,
-                }
+        if member == Member::Snapshot {
+            self.snapshot = match datum {
+                Datum::Bool(flag) => snapshot(&Token::Bool(flag)),
+                Datum::Text(raw) => snapshot(&Token::String(JsonStr { raw, escaped: false })),
+                Datum::Json(token) => snapshot(&token),
+                _ => Snapshot::No,
             }
-            Member::Sequence => self.sequence = text(),
-            Member::File => self.file = text(),
-            Member::Lsn => self.lsn = number(),
-            Member::Position => self.position = number(),
-            Member::Row | Member::Ordinal => self.row = number(),
-            Member::Nanos => self.nanos = number(),
-            Member::Micros => self.micros = number(),
-            Member::Millis => self.millis = number(),
-            Member::Other => {}
+        } else if let Some(slot) = self.text_of(member) {
+            *slot = text();
+        } else if let Some(slot) = self.number_of(member) {
+            *slot = number();
         }
     }
 

@@ -127,6 +127,31 @@ pub(super) fn parse_timestamp(text: &str, ty: LogicalType) -> Result<i64, Fault>
     finite(time.within(days * DAY - offset, ty)?)
 }
 
+/// A timestamp as connectors write nearly all of them, `2024-02-29T13:51:30.123456Z` with up to six digits; `None` for every other spelling and for
+/// what is none, which [`parse_timestamp`] is for.
+pub(super) fn usual_timestamp(text: &[u8], ty: LogicalType) -> Option<i64> {
+    let (clock, rest) = text.split_first_chunk::<19>()?;
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2] = clock else { return None };
+    let two = |high: &u8, low: &u8| (high.is_ascii_digit() && low.is_ascii_digit()).then(|| (high - b'0') * 10 + (low - b'0'));
+    let year = i64::from(two(y1, y2)?) * 100 + i64::from(two(y3, y4)?);
+    let [month, day, hours, minutes, seconds] = [two(m1, m2)?, two(d1, d2)?, two(h1, h2)?, two(n1, n2)?, two(s1, s2)?];
+    let fraction = match rest {
+        [b'Z'] => &[],
+        [b'.', fraction @ .., b'Z'] if (1..=MICRO_DIGITS).contains(&fraction.len()) && fraction.iter().all(u8::is_ascii_digit) => fraction,
+        _ => return None,
+    };
+    if hours > 23 || minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let micros = fraction.iter().fold((0, 1_000_000), |(sum, unit), b| (sum + i64::from(b - b'0') * (unit / 10), unit / 10)).0;
+    let finest = 10_i64.pow(MICRO_DIGITS.saturating_sub(digits(ty).into()) as u32);
+    if micros % finest != 0 {
+        return None;
+    }
+    let seconds = civil::days_of_date(year, month, day)? * DAY + i64::from(hours) * 3600 + i64::from(minutes) * 60 + i64::from(seconds);
+    seconds.checked_mul(1_000_000)?.checked_add(micros)?.checked_mul(per_second(ty) / 1_000_000)
+}
+
 /// Case TMP-03: infinity as text.
 fn infinity(text: &str) -> Option<i64> {
     let (unsigned, infinity) = text.strip_prefix('-').map_or((text.strip_prefix('+').unwrap_or(text), INFINITY), |rest| (rest, NEGATIVE_INFINITY));
@@ -321,6 +346,41 @@ mod tests {
         assert_eq!(parse_timestamp("2023-09-08 13:00:01", ty("timestamp(0)")), Ok(1_694_178_001_000_000));
         assert_eq!(micros("2023-09-08T13:00:01"), Err(Fault::Kind));
         assert_eq!(micros("2023-09-08T13:00:01-03:30"), Ok(1_694_190_601_000_000));
+    }
+
+    #[test]
+    fn the_usual_spelling_says_what_it_says_in_any() {
+        let text = "2024-02-29T13:51:30.123456Z";
+        let types = ["timestamptz(6)", "timestamp(6)", "timestamp(3)", "timestamptz(0)", "timestamp(9)"].map(ty);
+        let mut usual = 0;
+        for len in 0..=6 {
+            let fraction = if len == 0 { "Z".to_owned() } else { format!(".{}Z", &"123456"[..len]) };
+            let whole = format!("{}{fraction}", &text[..19]);
+            for (at, _) in whole.char_indices() {
+                for byte in b"0123459-+.:TZ " {
+                    let mut damaged = whole.clone().into_bytes();
+                    damaged[at] = *byte;
+                    for ty in types {
+                        let Some(units) = usual_timestamp(&damaged, ty) else { continue };
+                        usual += 1;
+                        let text = std::str::from_utf8(&damaged).expect("text");
+                        assert_eq!((Ok(units), false), (parse_timestamp(text, ty), is_cut(text, ty)), "{text} as {ty}");
+                    }
+                }
+            }
+        }
+        assert!(usual > 1_000, "{usual}");
+        assert_eq!(usual_timestamp(text.as_bytes(), ty("timestamptz(6)")), Some(1_709_214_690_123_456));
+        for odd in [
+            "2024-02-29T13:51:30.1234567Z",
+            "2024-02-29T13:51:30",
+            "2024-02-29T13:51:30+01:00",
+            "2023-02-29T13:51:30Z",
+            "+18250-07-09T05:04:03Z",
+            "infinity",
+        ] {
+            assert_eq!(usual_timestamp(odd.as_bytes(), ty("timestamptz(6)")), None, "{odd}");
+        }
     }
 
     #[test]
