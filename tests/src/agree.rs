@@ -23,8 +23,9 @@ const SECTION_4: &str = "\
 const TO_COME: [&str; 1] = ["landfall_index_state{replica,index,state}"];
 
 /// Metrics beside those of the document.
-const BESIDE: [&str; 4] = [
+const BESIDE: [&str; 5] = [
     "landfall_changes_nulled_total{replica,reason}",
+    "landfall_changes_clamped_total{replica}",
     "landfall_values_cut_total{table}",
     "landfall_dead_letters_open{table,reason}",
     "landfall_parked_keys{table}",

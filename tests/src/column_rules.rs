@@ -1,7 +1,7 @@
 //! Columns that are left out, masked and renamed, through the real program into the three stores: what may not be seen is seen nowhere.
 
 use crate::harness::kafka::{Kafka, Record};
-use crate::harness::stores::{Kind, columns};
+use crate::harness::stores::{Kind, Store, columns};
 use crate::harness::topology::{Stores, Topology};
 use crate::harness::wait;
 use crate::scene::{self, DRAIN, HEAL};
@@ -69,4 +69,45 @@ fn what_may_not_be_seen_is_seen_nowhere() {
     for hidden in HIDDEN {
         assert!(!bytes.windows(hidden.len()).any(|w| w == hidden.as_bytes()), "{hidden} is in the log, the dead letters or what the process says");
     }
+}
+
+/// `fallback: { refused: clamp }` and `as_text`: ClickHouse has no year 1066 and no infinity, the others do.
+#[test]
+fn what_one_store_cannot_hold_is_clamped_there_or_text_everywhere() {
+    let mut topology = Topology::new("fallbacks", &["people"], Stores::ALL);
+    topology.table_extra =
+        "    columns: { types: { id: int64, born: date, seen: timestamptz(6), left: timestamptz(6) }, as_text: [left] }\n    fallback: { refused: clamp }\n".to_owned();
+    topology.write();
+    let kafka = Kafka::new();
+    let topic = topology.source("people");
+    kafka.create_topic(&topic, 1, &[]);
+    let row = |id: u8, born: i64, seen: &str, left: &str| format!(r#"{{"id":{id},"born":{born},"seen":"{seen}","left":"{left}"}}"#);
+    kafka.produce(&[
+        change(&topic, 0, 'c', "null", &row(1, 19_000, "2024-05-01T10:00:00.5Z", "2024-05-01T10:00:00Z")),
+        change(&topic, 1, 'c', "null", &row(2, -330_000, "infinity", "infinity")),
+    ]);
+    let mut process = topology.run().start();
+    let seen = columns(&[("id", Kind::Int), ("born", Kind::Date), ("seen", Kind::TimestampTz), ("left", Kind::Text)]);
+    let text = |t: &str| Some(t.to_owned());
+    let first = vec![text("1"), text("2022-01-08"), text("2024-05-01T10:00:00.500000Z"), text("2024-05-01T10:00:00.000000Z")];
+    let landed = wait::until(HEAL, || {
+        process.assert_running();
+        for store in &topology.stores {
+            let second = match store {
+                Store::ClickHouse { .. } => [text("2"), text("1900-01-01"), text("2299-12-31T23:59:59.999999Z"), text("infinity")],
+                _ => [text("2"), text("1066-06-29"), text("infinity"), text("infinity")],
+            };
+            let mut rows = store.view("people", &seen).map(|v| v.rows).unwrap_or_default();
+            rows.sort();
+            if rows != [first.clone(), second.to_vec()] {
+                return Err(format!("{}: {rows:?}", store.id()));
+            }
+        }
+        Ok(())
+    });
+    if let Err(why) = landed {
+        panic!("{why}; the last lines:\n{}", process.tail());
+    }
+    assert!(scene::letters(&kafka, &topology).is_empty(), "nothing is a dead letter");
+    process.drain_and_exit(DRAIN);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use landfall::land::fold::{Config, Unresolved};
-use landfall::land::partition::{LogBounds, Partition, Record as LogRecord, Refuse, Settings, Step, Stop, Verdict};
+use landfall::land::partition::{Instead, LogBounds, Partition, Record as LogRecord, Refuse, Settings, Step, Stop, Verdict};
 use landfall::normalise::Outbox;
 use landfall::normalise::partition::{Item, Outcome, Partition as Source};
 use landfall::sink::memory::{MemorySink, Store, Style};
@@ -208,7 +208,8 @@ fn a_key_that_the_store_cannot_hold_is_never_landed() {
         may: |_| true,
         value: |_, _| None,
         cuts: |_, _| false,
-        sets_null: false,
+        nearest: |_, _| None,
+        instead: None,
         key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))),
     };
     let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(Config::upsert()) });
@@ -287,6 +288,29 @@ fn a_batch_ends_where_its_rows_weigh_enough() {
     assert_eq!(desk.rows(), [(1, [Some(letter(69)), None, None])]);
 }
 
+/// `fallback: { refused: clamp }`: the nearest value stands for what the store cannot hold, and is counted; where none is near, the change is a dead letter.
+#[test]
+fn the_nearest_value_stands_for_one_that_cannot_land_where_that_is_asked() {
+    let refuse = Refuse {
+        may: |_| true,
+        value: |ty, value| (ty == LogicalType::Text && matches!(value, Value::Text("x" | "y"))).then_some("value.out_of_range"),
+        nearest: |_, value| (*value == Value::Text("x")).then_some(Value::Text("w")),
+        cuts: |_, _| false,
+        instead: Some(Instead::Nearest),
+        key: |_, _| Ok(None),
+    };
+    let mut desk = Desk::with(Settings { refuse: Some(refuse), ..settings(Config::upsert()) });
+    let _ = desk.claim(0, 2).expect("two records");
+    let (mut letters, mut clamped) = (Vec::new(), 0);
+    for (offset, record) in [write(0, 1, b'x'), write(1, 2, b'y')].iter().enumerate() {
+        desk.push(offset as i64, record, small::WHOLE);
+        desk.settle_with(&mut |core| letters.extend(core.letters().iter().map(|l| (l.offset, l.code))));
+        clamped += desk.core.take_counts().clamped;
+    }
+    assert_eq!((letters, clamped), (vec![(1, "value.out_of_range")], 1));
+    assert_eq!(desk.rows(), [(1, [Some(b'w'), None, None])]);
+}
+
 #[test]
 fn the_end_of_a_snapshot_is_no_step_back() {
     let mut source = Source::new(small::TOPIC, small::source(0), 1, "");
@@ -308,7 +332,8 @@ fn null_stands_for_values_that_cannot_land_where_that_is_asked() {
         may: |_| true,
         value: |ty, value| (ty == LogicalType::Text && *value == Value::Text("x")).then_some("value.nul"),
         cuts: |_, _| false,
-        sets_null: true,
+        nearest: |_, _| None,
+        instead: Some(Instead::Null),
         key: |_, plain| Ok((small::read_key(plain) == 2).then_some((0, "value.nul"))),
     };
     let fold = Config { unresolved: Unresolved::Null, ..Config::upsert() };

@@ -24,7 +24,7 @@ use batch::Failure;
 use buffer::{Buffer, Buffered};
 use meta::{Columns, Meta};
 use refusal::refused;
-pub use refusal::{Blame, Letter, Refuse, SUPERSEDED, Stop};
+pub use refusal::{Blame, Instead, Letter, Refuse, SUPERSEDED, Stop};
 
 mod batch;
 mod buffer;
@@ -130,6 +130,8 @@ pub struct Counts {
     pub cut: u64,
     /// Values for which NULL stands: those that nobody knows, and those that the store cannot hold.
     pub nulled: [u64; 2],
+    /// Changes that landed with the nearest value that the store has for one that it cannot hold.
+    pub clamped: u64,
     /// Rows landed that exist, and rows landed as absent.
     pub rows: [u64; 2],
     /// Batches landed.
@@ -614,6 +616,7 @@ impl Counts {
         for (mine, others) in self.nulled.iter_mut().zip(other.nulled) {
             *mine += others;
         }
+        self.clamped += other.clamped;
         self.batches += other.batches;
         self.event_time = self.event_time.max(other.event_time);
     }

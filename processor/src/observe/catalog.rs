@@ -34,7 +34,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 }
 
 /// All metrics, in the order of the document.
-pub const METRICS: [Metric; 20] = [
+pub const METRICS: [Metric; 21] = [
     metric(Kind::Counter, "landfall_records_read_total", &["source", "table"], "records read from input topics"),
     metric(Kind::Counter, "landfall_changes_total", &["table", "op"], "changes written to change logs"),
     metric(Kind::Counter, "landfall_changes_ignored_total", &["table", "reason"], "changes passed over for a good reason, such as repeats"),
@@ -57,6 +57,12 @@ pub const METRICS: [Metric; 20] = [
         "landfall_changes_nulled_total",
         &["replica", "reason"],
         "changes landed with NULL for a value that nobody knows (missing) or that the store cannot hold (refused), where that is asked for",
+    ),
+    metric(
+        Kind::Counter,
+        "landfall_changes_clamped_total",
+        &["replica"],
+        "changes landed with the nearest date or timestamp that the store has for one that it cannot hold, where that is asked for",
     ),
     metric(Kind::Counter, "landfall_rows_landed_total", &["replica", "op"], "rows landed, present or absent"),
     metric(Kind::Counter, "landfall_batches_landed_total", &["replica"], "batches landed"),

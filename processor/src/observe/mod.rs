@@ -348,6 +348,9 @@ impl Observer {
                 metrics::counter!("landfall_changes_nulled_total", "replica" => label(), "reason" => reason).increment(changes);
             }
         }
+        if counts.clamped > 0 {
+            metrics::counter!("landfall_changes_clamped_total", "replica" => label()).increment(counts.clamped);
+        }
         self.cut(table, counts.cut);
         let mut status = self.lock();
         let Some(r) = status.replicas.get_mut(replica) else { return };

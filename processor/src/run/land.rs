@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use landfall_schemas::TableSchema;
 use landfall_schemas::dialect::Headers as _;
 use landfall_schemas::provenance::HEADER;
-use landfall_topology::plan::{Instead, ReplicaPlan, TablePlan};
+use landfall_topology::plan::{InsteadOfMissing, InsteadOfRefused, ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
@@ -24,7 +24,7 @@ use super::{Named, Shared, Stopping};
 use crate::land::debounce::Debounce;
 use crate::land::fold::{Config, Unresolved};
 use crate::land::held::Held;
-use crate::land::partition::{Partition, Record, Refuse, Settings, Step, Stop};
+use crate::land::partition::{Instead, Partition, Record, Refuse, Settings, Step, Stop};
 use crate::log::client;
 use crate::log::headers::MessageHeaders;
 use crate::log::producer::Producer;
@@ -364,7 +364,7 @@ impl Session<'_> {
         let slot = SlotName { replica: r.name.clone(), generation: 0, partition: name.1 };
         let settings = Settings {
             fold: Config {
-                unresolved: if r.table.fallback.missing == Instead::SetNull { Unresolved::Null } else { Unresolved::Withheld },
+                unresolved: if r.table.fallback.missing == InsteadOfMissing::SetNull { Unresolved::Null } else { Unresolved::Withheld },
                 ..Config::upsert()
             },
             debounce: Debounce {
@@ -373,7 +373,7 @@ impl Session<'_> {
                 rows_max: r.plan.batch_rows_max as usize,
                 bytes_max: usize::try_from(r.plan.batch_bytes_max).unwrap_or(usize::MAX),
             },
-            refuse: self.store.refuse.map(|refuse| Refuse { sets_null: r.table.fallback.refused == Instead::SetNull, ..refuse }),
+            refuse: self.store.refuse.map(|refuse| Refuse { instead: instead(r.table.fallback.refused), ..refuse }),
             partitions: r.table.log.partitions,
             idle_check: IDLE_CHECK,
         };
@@ -639,6 +639,15 @@ impl Session<'_> {
             drop(list.add_partition_offset(topic, *partition, Offset::Offset(*offset)));
         }
         Ok(list)
+    }
+}
+
+/// What stands for a value that the store cannot hold.
+const fn instead(of: InsteadOfRefused) -> Option<Instead> {
+    match of {
+        InsteadOfRefused::DeadLetter => None,
+        InsteadOfRefused::SetNull => Some(Instead::Null),
+        InsteadOfRefused::Clamp => Some(Instead::Nearest),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::decoder::Decoder;
 use super::field::{BinaryStrings, DecimalStrings, ElementWire, Field, MICROS, MILLIS, Wire, WireOf};
-use super::plan::{Beside, Plan};
+use super::plan::{Beside, Plan, Substitute};
 use super::{Dialect, Options, Order, Record, declared_type};
 use crate::types::LogicalType;
 
@@ -45,8 +45,7 @@ impl Decoder {
         let plan = self.last_plan();
         let rule = |(member, field): (usize, &Field)| {
             let renamed = options.renamed(&field.name);
-            let is_masked = options.mask(&field.name).is_some();
-            let ty = if is_masked { LogicalType::Text } else { field.ty };
+            let ty = if options.substitute(&field.name).is_some() { LogicalType::Text } else { field.ty };
             ColumnRule {
                 member: field.name.clone(),
                 renamed: (renamed != field.name).then(|| renamed.to_owned()),
@@ -92,9 +91,11 @@ fn rule(options: &Options, plan: &Plan, member: usize, field: &Field) -> String 
         text.push_str("declared, ");
     }
     text.push_str(&wire_text(wire, field.ty));
-    if options.mask(&field.name).is_some() {
-        text.push_str(", masked");
-    }
+    text.push_str(match options.substitute(&field.name) {
+        Some(Substitute::Mask(_)) => ", masked",
+        Some(Substitute::Text) => ", as its text",
+        None => "",
+    });
     text
 }
 

@@ -119,6 +119,8 @@ pub struct Options {
     pub rename: Vec<(String, String)>,
     /// Columns of which only masks are shown, and their masks; none of a key.
     pub masked: Option<(Vec<String>, Mask)>,
+    /// Columns that hold the text of their values, whatever type these have; none of a key.
+    pub as_text: Vec<String>,
     /// What a string means in a column that is declared as a decimal, without a schema part.
     pub decimal_strings: DecimalStrings,
     /// What a string holds in a column that is declared as bytes. Where it is not said, such a column is refused if a schema part calls it a string, since
@@ -163,6 +165,7 @@ impl Options {
             exclude: Vec::new(),
             rename: Vec::new(),
             masked: None,
+            as_text: Vec::new(),
             decimal_strings: DecimalStrings::default(),
             binary_strings: None,
             placeholder: PLACEHOLDER.to_owned(),
@@ -211,9 +214,11 @@ impl Options {
         self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
     }
 
-    /// The mask of a column.
-    fn mask(&self, name: &str) -> Option<&Mask> {
-        self.masked.as_ref().filter(|(columns, _)| columns.iter().any(|column| column == name)).map(|(_, mask)| mask)
+    /// What stands for the values of a column.
+    fn substitute(&self, name: &str) -> Option<plan::Substitute> {
+        let mask = self.masked.as_ref().filter(|(columns, _)| columns.iter().any(|column| column == name));
+        let text = || self.as_text.iter().any(|column| column == name).then_some(plan::Substitute::Text);
+        mask.map(|(_, mask)| plan::Substitute::Mask(mask.clone())).or_else(text)
     }
 
     /// Declares the columns of a schema that is known from elsewhere, such as the store's own table, behind those declared already.

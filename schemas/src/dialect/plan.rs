@@ -67,6 +67,15 @@ pub(super) enum Beside {
 /// The tokens of a record key, by member.
 pub(super) type KeyTokens<'a> = SmallVec<[Option<Token<'a>>; 4]>;
 
+/// What stands for the values of a column that are there.
+#[derive(Clone, Debug)]
+pub(super) enum Substitute {
+    /// A mask of their text.
+    Mask(Mask),
+    /// Their text.
+    Text,
+}
+
 /// How rows of one shape are written.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -82,8 +91,8 @@ pub(super) struct Plan {
     key_names: Vec<String>,
     /// Member → how its values are copied from Avro.
     copied: Vec<Copied>,
-    /// Member → what masks it; empty where nothing is masked.
-    masks: Vec<Option<Mask>>,
+    /// Member → what stands for its values; empty where nothing does for any.
+    substitutes: Vec<Option<Substitute>>,
     pub(super) schema: Arc<TableSchema>,
     pub(super) fingerprint: Fingerprint,
 }
@@ -91,24 +100,24 @@ pub(super) struct Plan {
 impl Plan {
     /// A plan of fields, the last `lacking` of which no row has.
     pub(super) fn new(options: &Options, fields: Vec<Field>, lacking: usize, key: &[String]) -> Result<Self, Reject> {
-        let masks: Vec<Option<Mask>> = fields.iter().map(|f| options.mask(&f.name).cloned()).collect();
-        if let Some((hidden, _)) = fields.iter().zip(&masks).find(|(f, mask)| mask.is_some() && key.contains(&f.name)) {
-            let reason = format!("column {:?} of table {:?} is masked, and its key needs it as it is", hidden.name, options.table);
+        let substitutes: Vec<Option<Substitute>> = fields.iter().map(|f| options.substitute(&f.name)).collect();
+        if let Some((hidden, _)) = fields.iter().zip(&substitutes).find(|(f, other)| other.is_some() && key.contains(&f.name)) {
+            let reason = format!("column {:?} of table {:?} is masked or made text, and its key needs it as it is", hidden.name, options.table);
             return Err(Reject::new(Code::KeyType, reason));
         }
-        let column = |(f, mask): (&Field, &Option<Mask>)| {
-            let ty = if mask.is_some() { LogicalType::Text } else { f.ty };
+        let column = |(f, other): (&Field, &Option<Substitute>)| {
+            let ty = if other.is_some() { LogicalType::Text } else { f.ty };
             f.wire.map(|_| Column { name: options.renamed(&f.name).to_owned(), ty, nullable: f.nullable })
         };
-        let columns = fields.iter().zip(&masks).filter_map(column).collect();
+        let columns = fields.iter().zip(&substitutes).filter_map(column).collect();
         let names: Vec<&str> = key.iter().map(|name| options.renamed(name)).collect();
         let schema = TableSchema::new(&options.table, columns, &names)?;
-        let copied = fields.iter().zip(&masks).map(|(f, mask)| if mask.is_some() { Copied::No } else { Copied::of(f) }).collect();
-        let masks = if masks.iter().any(Option::is_some) { masks } else { Vec::new() };
+        let copied = fields.iter().zip(&substitutes).map(|(f, other)| if other.is_some() { Copied::No } else { Copied::of(f) }).collect();
+        let substitutes = if substitutes.iter().any(Option::is_some) { substitutes } else { Vec::new() };
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
         let key_names = key.to_vec();
-        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, copied, masks, schema: Arc::new(schema), fingerprint })
+        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, copied, substitutes, schema: Arc::new(schema), fingerprint })
     }
 
     /// The same, where the first of the fields that rows lack stand beside them.
@@ -179,7 +188,7 @@ pub(super) struct Writer {
     pub(super) unpacked: Unpacked,
     /// Where the fields of a row lie that are not in order.
     pub(super) slots: Vec<Slot>,
-    /// The clear text of a value that is masked, and its mask.
+    /// The text of a value that another stands for, and its mask.
     pub(super) masked: (String, String),
     /// How many digits decimals of this record may still be moved by.
     digits: u32,
@@ -256,10 +265,20 @@ impl Row {
         match value {
             Some(value) => {
                 spend(&mut writer.digits, field.ty, &value).map_err(fault)?;
-                match plan.masks.get(member) {
-                    Some(Some(mask)) if !value.is_null() => {
-                        let (clear, text) = &mut writer.masked;
-                        mask.write(field.ty, &value, clear, text);
+                match plan.substitutes.get(member) {
+                    Some(Some(other)) if !value.is_null() => {
+                        let (clear, mask) = &mut writer.masked;
+                        let text = match other {
+                            Substitute::Mask(by) => {
+                                by.write(field.ty, &value, clear, mask);
+                                mask
+                            }
+                            Substitute::Text => {
+                                clear.clear();
+                                value.write_text(field.ty, clear);
+                                clear
+                            }
+                        };
                         row::put(LogicalType::Text, Value::Text(text), &mut self.bytes)
                     }
                     _ => row::put(field.ty, value, &mut self.bytes),

@@ -68,6 +68,35 @@ pub fn refuse_key(
     Ok(None)
 }
 
+/// The nearest value that a store holds of a date or a timestamp which it refuses; `None` for values of other types, of which none is near another.
+///
+/// What a store holds of them is one stretch of time around 1970-01-01, so the way there is halved until its end is found. `refuse` is the
+/// store's word on a value.
+pub fn nearest(ty: LogicalType, value: &Value<'_>, refuse: impl Fn(LogicalType, &Value<'_>) -> Option<Refusal>) -> Option<Value<'static>> {
+    let end = |refused: i64, of: &dyn Fn(i64) -> Value<'static>| {
+        let is_held = |at: i64| refuse(ty, &of(at)).is_none();
+        let (mut held, mut refused) = (0, i128::from(refused));
+        if !is_held(0) {
+            return None;
+        }
+        while (refused - held).abs() > 1 {
+            let middle = held + (refused - held) / 2;
+            if is_held(middle as i64) {
+                held = middle;
+            } else {
+                refused = middle;
+            }
+        }
+        Some(of(held as i64))
+    };
+    match *value {
+        // Between two dates are dates only.
+        Value::Date(days) => end(days.into(), &|days| Value::Date(days as i32)),
+        Value::Timestamp(units) => end(units, &Value::Timestamp),
+        _ => None,
+    }
+}
+
 /// Micros of a time or timestamp in its type's unit; a finer fraction is cut, never rounded, so that no second changes (cases TMP-02, TMP-09).
 const fn micros(ty: LogicalType, units: i64) -> i64 {
     if ty.counts_nanos() { units.div_euclid(1000) } else { units }
@@ -144,5 +173,40 @@ impl NameError {
             Self::Collision { .. } => "scd.column_collision",
             Self::Count { .. } => "scd.column_count",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Refuse = fn(LogicalType, &Value<'_>) -> Option<Refusal>;
+
+    #[test]
+    fn the_nearest_value_is_the_last_that_is_held() {
+        let day = |year, month, day| crate::civil::days_of_date(year, month, day).expect("a date");
+        let micros = |days: i64| days * 86_400_000_000;
+        let cases: [(Refuse, &str, i64, i64); 10] = [
+            (clickhouse::refuse, "date", day(1899, 12, 31), day(1900, 1, 1)),
+            (clickhouse::refuse, "date", day(9999, 12, 31), day(2299, 12, 31)),
+            (clickhouse::refuse, "timestamp(6)", micros(day(1066, 10, 14)), micros(day(1900, 1, 1))),
+            (clickhouse::refuse, "timestamptz(6)", micros(day(2300, 1, 1)), micros(day(2300, 1, 1)) - 1),
+            (clickhouse::refuse, "timestamptz(3)", INFINITY, micros(day(2300, 1, 1)) - 1),
+            (clickhouse::refuse, "timestamp(6)", NEGATIVE_INFINITY, micros(day(1900, 1, 1))),
+            (clickhouse::refuse, "timestamp(9)", NEGATIVE_INFINITY, micros(day(1900, 1, 1)) * 1000),
+            (postgres::refuse, "date", i64::from(i32::MAX), day(5_874_897, 12, 31)),
+            (postgres::refuse, "timestamp(6)", NEGATIVE_INFINITY + 1, micros(day(-4_713, 11, 24))),
+            (duckdb::refuse, "date", i64::from(i32::MIN), -2_147_483_646),
+        ];
+        for (refuse, ty, refused, held) in cases {
+            let ty: LogicalType = ty.parse().expect(ty);
+            let of = |units: i64| if ty == LogicalType::Date { Value::Date(units as i32) } else { Value::Timestamp(units) };
+            assert!(refuse(ty, &of(refused)).is_some(), "{ty} {refused}");
+            let near = nearest(ty, &of(refused), refuse);
+            assert_eq!(near, Some(of(held)), "{ty} {refused}");
+            assert_eq!(refuse(ty, &of(held)), None, "{ty} {held}");
+        }
+        assert_eq!(nearest(LogicalType::Text, &Value::Text("\0"), postgres::refuse), None);
+        assert_eq!(nearest(LogicalType::Numeric, &Value::NotFinite(NotFinite::Nan), clickhouse::refuse), None);
     }
 }

@@ -110,7 +110,14 @@ impl World {
                 rows_max: self.plan.rows_max,
                 bytes_max: 200 * self.plan.rows_max,
             },
-            refuse: self.plan.refuses.then_some(Refuse { may: |_| true, value: refuse, cuts: |_, _| false, sets_null: false, key: |_, _| Ok(None) }),
+            refuse: self.plan.refuses.then_some(Refuse {
+                may: |_| true,
+                value: refuse,
+                cuts: |_, _| false,
+                nearest: |_, _| None,
+                instead: None,
+                key: |_, _| Ok(None),
+            }),
             partitions: self.plan.logs as u32,
             idle_check: Duration::from_secs(60),
         };

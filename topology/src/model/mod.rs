@@ -23,8 +23,8 @@ pub use source::{
 };
 pub use store::{Store, StoreType};
 pub use table::{
-    Cardinality, Column, ColumnRules, Columns, Fallback, FirstBuild, Instead, Log, LogFormat, OnIncompatible, OnKeyChange, ProbeType, Relationship,
-    Replica, Retention, Shape, Table,
+    Cardinality, Column, ColumnRules, Columns, Fallback, FirstBuild, InsteadOfMissing, InsteadOfRefused, Log, LogFormat, OnIncompatible, OnKeyChange,
+    ProbeType, Relationship, Replica, Retention, Shape, Table,
 };
 
 /// A topology file. Several files of one folder make one topology: their lists are joined, ids are unique over all of them.

@@ -123,20 +123,34 @@ impl JsonSchema for Columns {
 #[serde(default, deny_unknown_fields)]
 pub struct Fallback {
     /// Of a value that the source did not send and that nobody has seen: `dead_letter`, its row is held back, or `set_null`. Default: `dead_letter`.
-    pub missing: Field<Instead>,
-    /// Of a value that a store cannot hold, outside the key: `dead_letter`, its change does not land there, or `set_null`. Default: `dead_letter`.
-    pub refused: Field<Instead>,
+    pub missing: Field<InsteadOfMissing>,
+    /// Of a value that a store cannot hold, outside the key: `dead_letter`, its change does not land there; `set_null`; or `clamp`, the nearest date or
+    /// timestamp that the store has, and a dead letter for all else. Default: `dead_letter`.
+    pub refused: Field<InsteadOfRefused>,
 }
 
-/// What stands for a value that cannot land.
+/// What stands for a value that nobody knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Instead {
+pub enum InsteadOfMissing {
+    /// Nothing: the row is held back, and its change becomes a dead letter.
+    #[default]
+    DeadLetter,
+    /// NULL, which is counted (`landfall_changes_nulled_total`).
+    SetNull,
+}
+
+/// What stands for a value that a store cannot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InsteadOfRefused {
     /// Nothing: the change becomes a dead letter.
     #[default]
     DeadLetter,
     /// NULL, which is counted (`landfall_changes_nulled_total`).
     SetNull,
+    /// The nearest date or timestamp that the store has, which is counted (`landfall_changes_clamped_total`); a dead letter where no value is near.
+    Clamp,
 }
 
 /// Rules by column.
@@ -149,6 +163,8 @@ pub struct ColumnRules {
     pub exclude: Field<Vec<Field<String>>>,
     /// Columns of which only a mask leaves the source topic, by method: `sha256` is the HMAC-SHA-256 of the value's text under `mask_salt`. Default: none.
     pub mask: Field<Entries<String>>,
+    /// Columns that land as the text of their values, whatever type these have, for stores that cannot hold all of them. Default: none.
+    pub as_text: Field<Vec<Field<String>>>,
     /// New names of columns in log and replicas, by their names in the source; all else here goes by the latter. Default: none.
     pub rename: Field<Entries<String>>,
     /// Column that holds the whole document as extended JSON; of MongoDB's only. Default: `document` where no column's type is declared, else none.

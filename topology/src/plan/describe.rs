@@ -7,7 +7,7 @@ use std::time::Duration;
 use landfall_schemas::LogicalType;
 use serde::Serialize;
 
-use super::{ColumnRulesPlan, FallbackPlan, Instead, Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
+use super::{ColumnRulesPlan, FallbackPlan, InsteadOfMissing, InsteadOfRefused, Plan, ReplicaPlan, Retention, StoreKind, latest_topic};
 
 /// One replica of the resolved topology, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -142,11 +142,17 @@ fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallba
     if let Some((masked, _)) = &rules.mask {
         parts.push(format!("masked {}", masked.join(", ")));
     }
+    if !rules.as_text.is_empty() {
+        parts.push(format!("text of {}", rules.as_text.join(", ")));
+    }
     parts.extend(rules.rename.iter().map(|(old, new)| format!("{old} as {new}")));
-    let nulls = [(fallback.missing, "missing"), (fallback.refused, "refused")];
-    let nulls: Vec<&str> = nulls.into_iter().filter(|(instead, _)| *instead == Instead::SetNull).map(|(_, what)| what).collect();
+    let is_null = [(fallback.missing == InsteadOfMissing::SetNull, "missing"), (fallback.refused == InsteadOfRefused::SetNull, "refused")];
+    let nulls: Vec<&str> = is_null.into_iter().filter(|(is_null, _)| *is_null).map(|(_, what)| what).collect();
     if !nulls.is_empty() {
         parts.push(format!("NULL where {}", nulls.join(" or ")));
+    }
+    if fallback.refused == InsteadOfRefused::Clamp {
+        parts.push(String::from("clamped where refused"));
     }
     if parts.is_empty() { String::from("-") } else { parts.join("; ") }
 }

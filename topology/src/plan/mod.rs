@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use landfall_schemas::LogicalType;
 
-pub use crate::model::{BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, Instead, KeyFormat, Mechanism, Protocol, SourceType};
+pub use crate::model::{
+    BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, InsteadOfMissing, InsteadOfRefused, KeyFormat, Mechanism, Protocol, SourceType,
+};
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
 
@@ -290,9 +292,9 @@ pub struct TablePlan {
 #[non_exhaustive]
 pub struct FallbackPlan {
     /// For one that the source did not send and that nobody has seen.
-    pub missing: Instead,
+    pub missing: InsteadOfMissing,
     /// For one that a store cannot hold.
-    pub refused: Instead,
+    pub refused: InsteadOfRefused,
 }
 
 /// Rules for columns, which go by their names in the source.
@@ -301,6 +303,8 @@ pub struct FallbackPlan {
 pub struct ColumnRulesPlan {
     /// Columns that are left out.
     pub exclude: Vec<String>,
+    /// Columns that land as the text of their values.
+    pub as_text: Vec<String>,
     /// New names, by old name.
     pub rename: Vec<(String, String)>,
     /// The column that holds whole documents, where it is named.

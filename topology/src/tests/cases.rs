@@ -386,12 +386,15 @@ const CASES: &[Case] = cases! {
     "shapes to come": "{ store: local }" => "{ store: local, shape: history, track: [a] }";
         ("topology.not_supported_yet", "tables[0].replicas[0].shape", "history"),
         ("topology.not_supported_yet", "tables[0].replicas[0].track", "[a]");
-    "column rules that cannot be": "    replicas:" => "    primary_key: [id]\n    columns: { exclude: [id], mask: { id: sha256, b: md5 }, rename: { c: d, e: d, f: __LF_X } }\n    replicas:";
+    "column rules that cannot be": "    replicas:" => "    primary_key: [id]\n    columns: { exclude: [id], mask: { id: sha256, b: md5 }, rename: { c: d, e: d, f: __LF_X }, as_text: [id] }\n    replicas:";
         ("topology.bad_value", "tables[0].columns.exclude[0]", "id]"),
         ("topology.bad_value", "tables[0].columns.mask.id", "id: sha"),
         ("topology.unknown_value", "tables[0].columns.mask.b", "md5"),
         ("topology.duplicate_id", "tables[0].columns.rename.e", "d, f"),
-        ("scd.reserved_column", "tables[0].columns.rename.f", "__LF_X");
+        ("scd.reserved_column", "tables[0].columns.rename.f", "__LF_X"),
+        ("topology.bad_value", "tables[0].columns.as_text[0]", "id] }");
+    "a fallback that is none": "    replicas:" => "    fallback: { missing: clamp }\n    replicas:";
+        ("topology.unknown_value", "tables[0].fallback.missing", "clamp");
     "a mask without salt": "    replicas:" => "    columns: { mask: { b: sha256 } }\n    replicas:";
         ("topology.required", "tables[0].columns", "{ mask");
     "a salt for nothing": "    replicas:" => "    mask_salt: '${env:SALT}'\n    replicas:";

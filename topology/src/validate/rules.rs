@@ -1,4 +1,4 @@
-//! Rules for columns: what is left out, masked or renamed. They go by the columns' names in the source.
+//! Rules for columns: what is left out, masked, made text or renamed. They go by the columns' names in the source.
 
 use crate::field::Field;
 use crate::issue::{At, Code, Finding, shown};
@@ -24,6 +24,9 @@ pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>, d
             for (name, method) in map.mask.get().map_or(&[][..], |entries| &entries.0) {
                 rules.mask(name, method);
             }
+            for field in map.as_text.items() {
+                rules.as_text(field);
+            }
             for (name, new) in map.rename.get().map_or(&[][..], |entries| &entries.0) {
                 rules.rename(name, new);
             }
@@ -44,6 +47,7 @@ pub(crate) fn resolve(cx: &Context<'_>, table: &Table, key: Option<&[String]>, d
                 || matches!(map.document, Field::Broken(_))
                 || matches!(map.exclude, Field::Broken(_))
                 || matches!(map.mask, Field::Broken(_))
+                || matches!(map.as_text, Field::Broken(_))
                 || matches!(map.rename, Field::Broken(_));
             rules.sound &= !is_broken;
         }
@@ -76,6 +80,17 @@ impl Rules<'_> {
             return;
         }
         self.plan.exclude.push(name.to_owned());
+    }
+
+    fn as_text(&mut self, field: &Field<String>) {
+        let Some((name, at)) = self.given(field) else { return };
+        if self.masked.iter().any(|masked| masked == name) {
+            let message = format!("column {} is masked, and a mask is a text already", shown(name));
+            self.cx.error(at, Code::BadValue, message, "remove it from one of the two");
+            self.sound = false;
+        } else if !self.is_key(name, at, "made text") {
+            self.plan.as_text.push(name.to_owned());
+        }
     }
 
     fn mask(&mut self, name: &Field<String>, method: &Field<String>) {

@@ -12,7 +12,7 @@ use crate::issue::{At, Code, Finding, shown};
 use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Dialect, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
-use crate::plan::{FallbackPlan, Instead, LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
+use crate::plan::{FallbackPlan, LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
@@ -156,15 +156,19 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
 
 /// What stands for values that cannot land; nothing where a word of it is none.
 fn fallback(table: &Table) -> Option<FallbackPlan> {
-    let of = |field: &Field<Instead>| match field {
-        Field::Absent => Some(Instead::default()),
-        Field::Broken(_) => None,
-        Field::Given(instead, _) => Some(*instead),
-    };
     match &table.fallback {
         Field::Absent => Some(FallbackPlan::default()),
         Field::Broken(_) => None,
-        Field::Given(fallback, _) => Some(FallbackPlan { missing: of(&fallback.missing)?, refused: of(&fallback.refused)? }),
+        Field::Given(fallback, _) => Some(FallbackPlan { missing: instead(&fallback.missing)?, refused: instead(&fallback.refused)? }),
+    }
+}
+
+/// What is written, or the default; nothing where it is no such word.
+fn instead<T: Copy + Default>(field: &Field<T>) -> Option<T> {
+    match field {
+        Field::Absent => Some(T::default()),
+        Field::Broken(_) => None,
+        Field::Given(instead, _) => Some(*instead),
     }
 }
 

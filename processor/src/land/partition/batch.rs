@@ -8,12 +8,12 @@ use std::ops::{ControlFlow, Range};
 use landfall_schemas::change;
 use landfall_schemas::provenance::Place;
 use landfall_schemas::wire::{Reader, WireError};
-use landfall_schemas::{Change, Op, Provenance, Sequence, TableSchema, row};
+use landfall_schemas::{Change, Op, Provenance, Sequence, TableSchema, Value, row};
 
 use super::buffer::Buffered;
 use super::links::Other;
 use super::refusal::SUPERSEDED;
-use super::{Blame, Counts, Known, Letter, Partition, Stop};
+use super::{Blame, Counts, Instead, Known, Letter, Partition, Stop};
 use crate::fault::{self, Bug};
 use crate::land::debounce::Debounce;
 use crate::land::entry;
@@ -257,8 +257,8 @@ impl Partition {
             Op::Read => Kind::Read,
             _ => Kind::Upsert,
         };
-        let (blame, nulled) = match self.refused(at, change, known)? {
-            Some(blame) if self.settings.refuse.is_some_and(|refuse| refuse.sets_null) => self.without_refused(at, blame, change, known)?,
+        let (blame, altered) = match self.refused(at, change, known)? {
+            Some(blame) if self.settings.refuse.is_some_and(|refuse| refuse.instead.is_some()) => self.without_refused(at, blame, change, known)?,
             blame => (blame, None),
         };
         if let Some((column, code)) = blame {
@@ -278,7 +278,7 @@ impl Partition {
         let mut former = None;
         if kind != Kind::Delete {
             let mapping = known.mapping.as_ref().ok_or(WireError::Index)?;
-            let after = nulled.as_deref().or(change.after).ok_or(WireError::Index)?;
+            let after = altered.as_deref().or(change.after).ok_or(WireError::Index)?;
             event.row = mapping.row(&known.schema, after, &mut self.overlay.arena, &mut self.spans)?;
             event.unauthored = mapping.positions(&change.unauthored);
             former = other.map(|other| other.key).filter(|_| !event.unauthored.is_empty());
@@ -325,7 +325,7 @@ impl Partition {
         }
     }
 
-    /// A row with NULL for what the store cannot hold of it; or what is to blame still, in its key.
+    /// A row with what stands for what the store cannot hold of it; or what is to blame still, in its key or since nothing is near it.
     fn without_refused(
         &mut self,
         at: usize,
@@ -334,20 +334,25 @@ impl Partition {
         known: &Known,
     ) -> Result<(Blame, Option<Vec<u8>>), WireError> {
         let (Some(refuse), Some(after)) = (self.settings.refuse, change.after) else { return Ok((Some(blame), None)) };
+        let is_nearest = refuse.instead == Some(Instead::Nearest);
         let mut row = Vec::with_capacity(after.len());
         let mut reader = Reader::new(after);
         for (i, (column, judged)) in known.schema.columns().iter().zip(&known.judged).enumerate() {
             let start = reader;
-            let code = if *judged {
+            let refused = if *judged {
                 let value = row::read(column.ty, &mut reader)?;
-                (refuse.value)(column.ty, &value).filter(|_| !change.unauthored.contains(i))
+                (refuse.value)(column.ty, &value).filter(|_| !change.unauthored.contains(i)).map(|code| (code, value))
             } else {
                 row::skip(column.ty, &mut reader)?;
                 None
             };
-            match code {
-                Some(code) if known.schema.key().contains(&i) => return Ok((Some((i, code)), None)),
-                Some(_) => row.push(0),
+            match refused {
+                Some((code, _)) if known.schema.key().contains(&i) => return Ok((Some((i, code)), None)),
+                Some((code, value)) => {
+                    let instead = if is_nearest { (refuse.nearest)(column.ty, &value) } else { Some(Value::Null) };
+                    let Some(instead) = instead else { return Ok((Some((i, code)), None)) };
+                    row::put(column.ty, instead, &mut row).map_err(|_| WireError::Number)?;
+                }
                 None => row.extend_from_slice(&start.rest()[..start.rest().len() - reader.rest().len()]),
             }
         }
@@ -355,7 +360,8 @@ impl Partition {
             (None, Some(plain)) => self.refused_key(&known.schema, plain)?,
             _ => None,
         };
-        self.pending_counts.nulled[1] += u64::from(blame.is_none());
+        let count = if is_nearest { &mut self.pending_counts.clamped } else { &mut self.pending_counts.nulled[1] };
+        *count += u64::from(blame.is_none());
         Ok((blame, Some(row)))
     }
 

@@ -21,10 +21,21 @@ pub struct Refuse {
     pub value: fn(LogicalType, &Value<'_>) -> Option<&'static str>,
     /// Whether less of a value is kept than it has: a fraction of a second that is finer than the store's. Counted, not refused.
     pub cuts: fn(LogicalType, &Value<'_>) -> bool,
-    /// Whether NULL stands for a value outside the key that the store cannot hold; else its change is a dead letter.
-    pub sets_null: bool,
+    /// What stands for a value outside the key that the store cannot hold; where nothing does, its change is a dead letter.
+    pub instead: Option<Instead>,
+    /// The nearest value that the store has of one that it cannot hold, or nothing where none is near.
+    pub nearest: fn(LogicalType, &Value<'_>) -> Option<Value<'static>>,
     /// A key, encoded as [`sink::Delta::key`] is.
     pub key: fn(&TableSchema, &[u8]) -> Result<Blame, WireError>,
+}
+
+/// What stands for a value that a store cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// NULL.
+    Null,
+    /// The nearest value that the store has; the change is a dead letter where none is near.
+    Nearest,
 }
 
 /// Why a partition stops until an operator has acted. Other partitions and replicas go on.

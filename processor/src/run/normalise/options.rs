@@ -12,6 +12,7 @@ pub(crate) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
     options.types = table.types.clone();
     options.exclude = table.rules.exclude.clone();
     options.rename = table.rules.rename.clone();
+    options.as_text = table.rules.as_text.clone();
     options.masked = table.rules.mask.as_ref().map(|(columns, salt)| (columns.clone(), Mask::new(salt.expose().as_bytes())));
     options.types_are_columns = !table.is_derived;
     let source = plan.sources.get(table.source);
