@@ -5,8 +5,9 @@
 //! but not logical types: two schemas that differ in anything have two fingerprints.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
+use crate::avro::{canonical_form, crc64};
 use crate::table::{Column, SchemaError, TableSchema};
 use crate::types::LogicalType;
 
@@ -209,65 +210,6 @@ fn avro_name(text: &str) -> String {
     if out.is_empty() { "_x_".to_owned() } else { out }
 }
 
-/// Avro's parsing canonical form of a schema.
-fn canonical_form(schema: &Json, namespace: &str) -> String {
-    const PRIMITIVES: [&str; 8] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
-    let full = |name: &str, namespace: &str| if name.contains('.') || namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") };
-    match schema {
-        Json::String(name) if PRIMITIVES.contains(&name.as_str()) => format!("\"{name}\""),
-        Json::String(name) => format!("\"{}\"", full(name, namespace)),
-        Json::Array(branches) => {
-            let branches: Vec<String> = branches.iter().map(|b| canonical_form(b, namespace)).collect();
-            format!("[{}]", branches.join(","))
-        }
-        Json::Object(map) => canonical_object(map, namespace, &full),
-        _ => String::new(),
-    }
-}
-
-fn canonical_object(map: &Map<String, Json>, namespace: &str, full: &dyn Fn(&str, &str) -> String) -> String {
-    let text = |key: &str| map.get(key).and_then(Json::as_str).unwrap_or_default();
-    let namespace = map.get("namespace").and_then(Json::as_str).unwrap_or(namespace);
-    let name = full(text("name"), namespace);
-    match text("type") {
-        "record" => {
-            let fields: Vec<String> = map
-                .get("fields")
-                .and_then(Json::as_array)
-                .into_iter()
-                .flatten()
-                .map(|f| format!("{{\"name\":{},\"type\":{}}}", f["name"], canonical_form(&f["type"], namespace)))
-                .collect();
-            format!("{{\"name\":\"{name}\",\"type\":\"record\",\"fields\":[{}]}}", fields.join(","))
-        }
-        "enum" => format!("{{\"name\":\"{name}\",\"type\":\"enum\",\"symbols\":{}}}", map["symbols"]),
-        "fixed" => format!("{{\"name\":\"{name}\",\"type\":\"fixed\",\"size\":{}}}", map["size"]),
-        "array" => format!("{{\"type\":\"array\",\"items\":{}}}", canonical_form(&map["items"], namespace)),
-        primitive => format!("\"{primitive}\""),
-    }
-}
-
-/// CRC-64-AVRO, the Rabin fingerprint of the Avro specification.
-pub fn crc64(bytes: &[u8]) -> u64 {
-    const EMPTY: u64 = 0xC15D_213A_A4D7_A795;
-    const TABLE: [u64; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let mut fp = i as u64;
-            let mut bit = 0;
-            while bit < 8 {
-                fp = (fp >> 1) ^ (EMPTY & (fp & 1).wrapping_neg());
-                bit += 1;
-            }
-            table[i] = fp;
-            i += 1;
-        }
-        table
-    };
-    bytes.iter().fold(EMPTY, |fp, b| (fp >> 8) ^ TABLE[((fp ^ u64::from(*b)) & 0xFF) as usize])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,13 +217,6 @@ mod tests {
     fn schema(columns: &[(&str, &str)], key: &[&str]) -> TableSchema {
         let columns = columns.iter().map(|(n, t)| Column { name: (*n).to_owned(), ty: t.parse().expect(t), nullable: false }).collect();
         TableSchema::new("orders", columns, key).expect("a valid schema")
-    }
-
-    #[test]
-    fn crc64_of_the_specification() {
-        // From the Avro specification's own test vectors: the fingerprints of "int" and "null".
-        assert_eq!(crc64(b"\"int\""), 0x7275_D51A_3F39_5C8F);
-        assert_eq!(crc64(b"\"null\""), 0x63DD_24E7_CC25_8F8A);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Plain topics through the real program into the three stores: rows of JSON and of Avro, keys as Kafka's own serializers write them, headers.
+//! Plain topics through the real program into the three stores: rows of JSON and of Avro, with a registry and without, keys as Kafka's own
+//! serializers write them, headers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,6 +26,10 @@ pub(crate) const AVRO: [(u32, &str); 2] = [
     ),
 ];
 
+/// The schema of values in the single-object encoding, which no registry has.
+const OBJECT: &str = r#"{"type":"record","name":"Object","namespace":"shop.v1","doc":"left out of its fingerprint","fields":[{"name":"n","type":"long"},
+    {"name":"kind","type":{"type":"enum","name":"Kind","symbols":["GOOD","BAD"]}},{"name":"note","type":["null","string"],"default":null}]}"#;
+
 type Cell = Option<String>;
 type Rows = BTreeMap<Vec<u8>, Vec<Cell>>;
 
@@ -32,10 +37,13 @@ fn file(topology: &Topology, registry: &str) -> String {
     let mut yaml = format!(
         "topology: {}\nkafka: {{ brokers: [\"{}\"], registry: {{ url: \"{registry}\" }} }}\ndefaults: {{ push_debounce_quiet: 0, log: {{ partitions: 4, replication: 1 }} }}\n\
          sources:\n  - {{ id: bus, type: kafka, change_signal: kafka, cdc: {{ dialect: plain, topic_prefix: {} }} }}\n  \
-         - {{ id: longs, type: kafka, change_signal: kafka, cdc: {{ dialect: plain, key_format: long, topic_prefix: {} }} }}\nstores:\n{}tables:\n",
+         - {{ id: longs, type: kafka, change_signal: kafka, cdc: {{ dialect: plain, key_format: long, topic_prefix: {} }} }}\n  \
+         - {{ id: objects, type: kafka, change_signal: kafka, cdc: {{ dialect: plain, format: avro, schemas: [\"${{file:{}}}\"], topic_prefix: {} }} }}\nstores:\n{}tables:\n",
         topology.name,
         topology.brokers,
         topology.prefix,
+        topology.prefix,
+        topology.file().with_file_name("object.avsc").display(),
         topology.prefix,
         topology.stores_yaml()
     );
@@ -43,6 +51,7 @@ fn file(topology: &Topology, registry: &str) -> String {
         ("users", "bus", "types: { id: text, v: text, size: \"decimal(12,2)\" }, headers: { trace: x-trace }"),
         ("counters", "longs", "types: { v: text }"),
         ("readings", "bus", ""),
+        ("objects", "objects", "types: { id: text }"),
     ];
     for (table, source, rules) in rules {
         writeln!(
@@ -56,6 +65,12 @@ fn file(topology: &Topology, registry: &str) -> String {
         }
     }
     yaml
+}
+
+/// The fingerprint of a schema, as another library works it out.
+fn fingerprint(schema: &str) -> [u8; 8] {
+    let theirs = apache_avro::Schema::parse_str(schema).expect("a schema").fingerprint::<apache_avro::rabin::Rabin>();
+    theirs.bytes.try_into().expect("eight bytes")
 }
 
 /// A record of a table, and what its key's row is then.
@@ -77,6 +92,16 @@ pub(crate) fn record(topic: &str, table: &str, n: usize, dice: &mut Dice) -> (Re
                 _ => (format!(r#"{{"v":"{n}"}}"#), vec![text(id.clone()), text(n.to_string()), None, trace]),
             };
             (id.into_bytes(), value.into_bytes(), row)
+        }
+        "objects" => {
+            let id = format!("o{id}");
+            let mut value = vec![0xC3, 0x01];
+            value.extend(fingerprint(OBJECT));
+            put_long(&mut value, n as i64);
+            put_long(&mut value, (n % 2) as i64);
+            value.extend([2, 4, b'h', b'i']);
+            let kind = ["GOOD", "BAD"][n % 2].to_owned();
+            (id.clone().into_bytes(), value, vec![text(id), text(n.to_string()), text(kind), text("hi".to_owned())])
         }
         "counters" => (id.to_be_bytes().to_vec(), format!(r#"{{"v":"{n}"}}"#).into_bytes(), vec![text(id.to_string()), text(n.to_string())]),
         _ => {
@@ -106,12 +131,14 @@ pub(crate) fn record(topic: &str, table: &str, n: usize, dice: &mut Dice) -> (Re
 fn plain_topics_land_as_they_are() {
     let topology = Topology::new("plain", &[], Stores::ALL);
     let registry = Registry::start(AVRO.iter().map(|(id, text)| (*id, serde_json::from_str(text).expect("JSON"))).collect());
+    std::fs::write(topology.file().with_file_name("object.avsc"), OBJECT).expect("the test's folder can be written");
     std::fs::write(topology.file(), file(&topology, registry.url())).expect("the test's folder can be written");
     let kafka = Kafka::new();
     let tables = [
         ("users", columns(&[("id", Kind::Text), ("v", Kind::Text), ("size", Kind::Decimal(2)), ("trace", Kind::Text)])),
         ("counters", columns(&[("id", Kind::Int), ("v", Kind::Text)])),
         ("readings", columns(&[("id", Kind::Text), ("n", Kind::Int), ("at", Kind::TimestampTz), ("note", Kind::Text)])),
+        ("objects", columns(&[("id", Kind::Text), ("n", Kind::Int), ("kind", Kind::Text), ("note", Kind::Text)])),
     ];
     for (table, _) in &tables {
         kafka.create_topic(&topology.source(table), PARTITIONS, &[]);

@@ -16,8 +16,8 @@ pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 /// Files of a folder that are read at most.
 const DOCUMENTS_MAX: usize = 1_000;
 
-/// A secret or value behind `${file:…}` is at most this long.
-const REFERENCE_BYTES_MAX: usize = 64 << 10;
+/// A secret or value behind `${file:…}` is at most this long: the schema of a wide table is the longest of them.
+const REFERENCE_BYTES_MAX: usize = 1 << 20;
 
 /// One file of a topology: its name, as issues show it, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]

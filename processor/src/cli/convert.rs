@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use landfall_schemas::LogicalType;
+use landfall_schemas::avro;
 use landfall_schemas::capture;
 use landfall_schemas::dialect::{ColumnRule, Decoded, Decoder, Dialect, Explanation, IdBytes, Options, Order, Record};
 use landfall_schemas::wire::WireError;
@@ -54,8 +55,11 @@ pub struct Arguments {
     /// Schema registry of records in Avro or Protobuf
     #[arg(long, value_name = "URL")]
     pub registry: Option<String>,
+    /// Schema of records in Avro's single-object encoding, which names it by its fingerprint
+    #[arg(long, value_name = "FILE", value_parser = schema)]
+    pub schema: Vec<String>,
     /// Topology whose tables the topics belong to: everything else is said there
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "types", "key", "dialect", "registry"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "types", "key", "dialect", "registry", "schema"])]
     pub topology: Vec<PathBuf>,
     /// Say for each record, in words: which dialect, which schema, what orders it, and the rule that gave each value
     #[arg(long)]
@@ -70,6 +74,13 @@ pub struct Types(Vec<(String, LogicalType)>);
 fn dialect(name: &str) -> Result<Dialect, String> {
     let names = Dialect::ALL.map(Dialect::name);
     Dialect::ALL.into_iter().find(|dialect| dialect.name() == name).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+}
+
+/// Reads the file of a schema of Avro.
+fn schema(path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    avro::fingerprint(&text).map_err(|e| e.to_string())?;
+    Ok(text)
 }
 
 /// Reads `column=type,…`; commas within the brackets of a type belong to it.
@@ -312,6 +323,7 @@ fn options(arguments: &Arguments, topic: &str) -> Options {
         };
     }
     options.registry = arguments.registry.is_some().then_some(IdBytes::Four);
+    options.schemas.clone_from(&arguments.schema);
     options
 }
 
@@ -384,6 +396,7 @@ mod tests {
             key: vec!["id".to_owned()],
             dialect: None,
             registry: None,
+            schema: Vec::new(),
             topology: Vec::new(),
             explain: false,
         }

@@ -14,7 +14,7 @@ use super::registered::{Registered, Registry};
 use super::reject::{Code, Reject};
 use super::source::Number;
 use super::{Changes, Decoded, Dialect, Encoding, Further, Ignored, Keyed, NEW_KEY, OLD_KEY, Options, Record};
-use crate::avro::{Budget, Frame};
+use crate::avro::{self, Budget, Frame, SchemaId};
 use crate::change::{Change, Op, SourceBlock};
 use crate::contract::{self, Fingerprint};
 use crate::json::JsonStr;
@@ -104,6 +104,13 @@ impl Decoder {
         // Other dialects have no word for what was not sent.
         let has_placeholder = matches!(options.dialect, Dialect::Debezium | Dialect::Flattened);
         let writer = Writer::new(Placeholder::new(if has_placeholder { &options.placeholder } else { "" }));
+        let mut registry = Registry::default();
+        for text in &options.schemas {
+            // A text that is no schema has no fingerprint, and nothing can name it.
+            if let Ok(fingerprint) = avro::fingerprint(text) {
+                registry.bring(SchemaId::Fingerprint(fingerprint), &Registered::Avro { text: text.clone(), references: Vec::new() });
+            }
+        }
         Self {
             epoch: 0,
             options,
@@ -116,7 +123,7 @@ impl Decoder {
             documents: Documents::default(),
             document_plan: None,
             bare_keys: Recent::default(),
-            registry: Registry::default(),
+            registry,
             plans: Recent::default(),
             bare_plans: Recent::default(),
             key_plans: Recent::default(),
@@ -222,9 +229,8 @@ impl Decoder {
     /// Id of a registered schema that a record names and that has not been brought yet: it is to be asked for, and the record decoded then.
     #[inline]
     pub fn wanted(&self, record: &Record<'_>) -> Option<u64> {
-        let named = |encoding, bytes: Option<&[u8]>| Registry::frame(&self.options, encoding, bytes?, "record")?.ok().map(|f| f.id);
-        let lacks = |id: &u64| self.registry.lacks(*id);
-        named(self.options.encoding, record.value).filter(lacks).or_else(|| named(Encoding::Detected, record.key).filter(lacks))
+        let lacking = |encoding, bytes: Option<&[u8]>| self.registry.lacking(Registry::frame(&self.options, encoding, bytes?, "record")?.ok()?.id);
+        lacking(self.options.encoding, record.value).or_else(|| lacking(Encoding::Detected, record.key))
     }
 
     /// What a record's value is written in, for people: `avro`, `protobuf` or `json`; `None` where there is no value.
@@ -242,7 +248,7 @@ impl Decoder {
     pub(super) fn schema_text(&self, record: &Record<'_>) -> String {
         let framed = record.value.and_then(|value| Registry::frame(&self.options, self.options.encoding, value, "value"));
         if let Some(Ok(Frame { id, .. })) = framed {
-            return format!("schema {id} of the registry");
+            return id.to_string();
         }
         let is_last = |plan: &Planned| plan.as_ref().ok().zip(self.current.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
         let text = match self.options.dialect {
@@ -262,7 +268,7 @@ impl Decoder {
 
     /// Takes in what the registry says of an id.
     pub fn bring(&mut self, id: u64, registered: &Registered) {
-        self.registry.bring(id, registered);
+        self.registry.bring(SchemaId::Registered(id), registered);
     }
 
     /// Forgets which ids the registry did not have: they may have come since.

@@ -150,6 +150,8 @@ pub struct Options {
     pub headers: Vec<(String, String)>,
     /// The column that holds whole documents of MongoDB; where none is named and no type declared, there is one all the same.
     pub document: Option<String>,
+    /// Texts of the schemas that records in Avro's single-object encoding may name by their fingerprints.
+    pub schemas: Vec<String>,
     /// Width of the ids of a schema registry; `None` where there is no registry.
     pub registry: Option<IdBytes>,
 }
@@ -180,6 +182,7 @@ impl Options {
             key_format: KeyFormat::default(),
             headers: Vec::new(),
             document: None,
+            schemas: Vec::new(),
             registry: None,
         }
     }

@@ -13,7 +13,7 @@ use super::layout::{Layout, RecordId, Schema};
 use super::plan::KeyShape;
 use super::reject::{Code, Reject};
 use super::{Dialect, Encoding, Options};
-use crate::avro::{Frame, Reference, frame};
+use crate::avro::{Frame, Reference, SchemaId, frame, single_object};
 use crate::wire::Reader;
 use crate::{avro, protobuf};
 
@@ -48,12 +48,15 @@ pub(super) type KeyLayout = (Arc<KeyShape>, Arc<Layout>);
 /// A registered value: what its schema describes, and how its bytes lie.
 pub(super) type ValueLayout = (ValueSchema, Arc<Layouts>);
 
+/// The schemas that were brought, or why there is none.
+type Brought = HashMap<SchemaId, Result<Schema, Reject>, foldhash::fast::FixedState>;
+
 /// What is known of a topic's registered schemas.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    brought: HashMap<u64, Result<Schema, Reject>, foldhash::fast::FixedState>,
-    keys: HashMap<u64, Meaning<KeyLayout>, foldhash::fast::FixedState>,
-    values: HashMap<u64, Meaning<ValueLayout>, foldhash::fast::FixedState>,
+    brought: Brought,
+    keys: HashMap<SchemaId, Meaning<KeyLayout>, foldhash::fast::FixedState>,
+    values: HashMap<SchemaId, Meaning<ValueLayout>, foldhash::fast::FixedState>,
 }
 
 /// What a schema means.
@@ -97,14 +100,19 @@ impl Registry {
     /// The frame of a key or a value, where it has one or must have one; `None` for JSON.
     #[inline]
     pub(super) fn frame<'a>(options: &Options, encoding: Encoding, bytes: &'a [u8], part: &str) -> Option<Result<Frame<'a>, Reject>> {
+        let invalid = |e| Reject::new(Code::FrameInvalid, format!("the {part} is no registered record: {e}"));
         let is_framed = match encoding {
             Encoding::Detected => bytes.first() == Some(&0),
             Encoding::Json => false,
             Encoding::Avro | Encoding::Protobuf => true,
         };
+        if matches!(encoding, Encoding::Detected | Encoding::Avro)
+            && let Some(framed) = single_object(bytes)
+        {
+            return Some(framed.map_err(invalid));
+        }
         is_framed.then(|| {
-            let framed = frame(bytes, options.registry.unwrap_or_default());
-            let framed = framed.map_err(|e| Reject::new(Code::FrameInvalid, format!("the {part} is no registered record: {e}")))?;
+            let framed = frame(bytes, options.registry.unwrap_or_default()).map_err(invalid)?;
             options.registry.map(|_| framed).ok_or_else(|| {
                 let table = &options.table;
                 let reason = format!("records of table {table:?} are framed by a schema registry, and no registry is given (`kafka.registry`)");
@@ -113,14 +121,15 @@ impl Registry {
         })
     }
 
-    /// Whether nothing is known of an id yet.
+    /// The id that a registry is to be asked for, where nothing is known of it yet.
     #[inline]
-    pub(super) fn lacks(&self, id: u64) -> bool {
-        !self.brought.contains_key(&id)
+    pub(super) fn lacking(&self, id: SchemaId) -> Option<u64> {
+        let SchemaId::Registered(number) = id else { return None };
+        (!self.brought.contains_key(&id)).then_some(number)
     }
 
     /// What framed records are written in, for people: as their schema says, where it is known, else as the options do.
-    pub(super) fn format(&self, encoding: Encoding, id: Option<u64>) -> &'static str {
+    pub(super) fn format(&self, encoding: Encoding, id: Option<SchemaId>) -> &'static str {
         match (id.and_then(|id| self.brought.get(&id)), encoding) {
             (Some(Ok(Schema::Protobuf(_))), _) | (None | Some(Err(_)), Encoding::Protobuf) => "protobuf",
             _ => "avro",
@@ -128,11 +137,13 @@ impl Registry {
     }
 
     /// Takes in what the registry says.
-    pub(super) fn bring(&mut self, id: u64, registered: &Registered) {
+    pub(super) fn bring(&mut self, id: SchemaId, registered: &Registered) {
         if self.brought.len() >= KEPT_MAX {
-            *self = Self::default();
+            // Those of the single-object encoding are given once, and nobody is asked for them again.
+            self.brought.retain(|id, _| matches!(id, SchemaId::Fingerprint(_)));
+            (self.keys, self.values) = Default::default();
         }
-        let refuse = |code, what: String| Err(Reject::new(code, format!("schema {id} of the registry {what}")));
+        let refuse = |code, what: String| Err(Reject::new(code, format!("{id} {what}")));
         let schema = match registered {
             Registered::Avro { text, references } => match avro::Schema::parse(text, references) {
                 Ok(schema) => Ok(Schema::Avro(Arc::new(schema))),
@@ -162,15 +173,18 @@ impl Registry {
     }
 
     /// The schema of an id, of which records may be that are said to be in an encoding.
-    fn schema(brought: &HashMap<u64, Result<Schema, Reject>, foldhash::fast::FixedState>, id: u64, encoding: Encoding) -> Result<Schema, Reject> {
-        let unasked = || Reject::new(Code::RegistryUnknown, format!("schema {id} has not been asked for"));
+    fn schema(brought: &Brought, id: SchemaId, encoding: Encoding) -> Result<Schema, Reject> {
+        let unasked = || match id {
+            SchemaId::Registered(_) => Reject::new(Code::RegistryUnknown, format!("{id} has not been asked for")),
+            SchemaId::Fingerprint(_) => Reject::new(Code::FingerprintUnknown, format!("{id} is none of those that are given (`cdc.schemas`)")),
+        };
         let schema = brought.get(&id).cloned().unwrap_or_else(|| Err(unasked()))?;
         let other = match (&schema, encoding) {
             (Schema::Avro(_), Encoding::Protobuf) => "AVRO, and values are said to be in Protobuf",
             (Schema::Protobuf(_), Encoding::Avro) => "PROTOBUF, and values are said to be in Avro",
             _ => return Ok(schema),
         };
-        Err(Reject::new(Code::FrameInvalid, format!("schema {id} of the registry is of type {other}")))
+        Err(Reject::new(Code::FrameInvalid, format!("{id} is of type {other}")))
     }
 
     /// What a record's schema means as a key; what stands between its frame and its bytes is taken off.

@@ -28,6 +28,8 @@ pub enum Code {
     FrameInvalid,
     /// A schema that the registry does not have.
     RegistryUnknown,
+    /// A fingerprint of Avro's single-object encoding that no given schema has.
+    FingerprintUnknown,
     /// A framed record, and no registry to ask.
     RegistryMissing,
     /// A registered schema that is none of its kind, or none that can be read here.
@@ -94,6 +96,7 @@ impl Code {
             Self::JsonDuplicateKey => "json.duplicate_key",
             Self::FrameInvalid => "frame.invalid",
             Self::RegistryUnknown => "registry.schema_unknown",
+            Self::FingerprintUnknown => "avro.schema_unknown",
             Self::RegistryMissing => "registry.not_configured",
             Self::RegistrySchema => "registry.schema_invalid",
             Self::AvroInvalid => "avro.invalid",

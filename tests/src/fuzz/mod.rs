@@ -96,7 +96,7 @@ fn fail(target: &Target, origin: &str, case: &Case, why: String) -> ! {
     let (case, why) = smaller(target, case.clone(), why);
     let text = format!("# {}\n{case}", why.lines().next().unwrap_or_default().chars().take(300).collect::<String>());
     let folder = case::folder(target.name);
-    let path = folder.join(format!("{:016x}", landfall_schemas::contract::crc64(case.to_string().as_bytes())));
+    let path = folder.join(format!("{:016x}", landfall_schemas::avro::crc64(case.to_string().as_bytes())));
     let kept = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, &text));
     panic!("{}, {origin}: {why}\n{text}kept as {}: {kept:?}", target.name, path.display());
 }

@@ -142,6 +142,8 @@ pub struct Cdc {
     pub dialect: Field<Dialect>,
     /// What the values of its topics are written in. Default: `auto`, each value tells by its first byte.
     pub format: Field<Format>,
+    /// Schemas of values and keys in Avro's single-object encoding, which names them by their fingerprints: each as text, or `${file:PATH}`. Default: none.
+    pub schemas: Field<Vec<Field<String>>>,
     /// Brokers of another Kafka cluster. Default: those of `kafka`. Not supported yet.
     pub bootstrap: Field<String>,
     /// What the keys of its records are written in. Default: `auto`, each key tells: a registry's frame, JSON, else text.

@@ -141,6 +141,8 @@ pub struct SourcePlan {
     pub dialect: Dialect,
     /// What values are written in; `auto` where nothing is said.
     pub format: Format,
+    /// Texts of the schemas that values and keys in Avro's single-object encoding name by their fingerprints.
+    pub schemas: Vec<String>,
     /// What keys are written in; `auto` where nothing is said.
     pub key_format: KeyFormat,
     /// How its connector writes bytes, where that is said.

@@ -393,6 +393,8 @@ const CASES: &[Case] = cases! {
         ("topology.duplicate_id", "tables[0].columns.rename.e", "d, f"),
         ("scd.reserved_column", "tables[0].columns.rename.f", "__LF_X"),
         ("topology.bad_value", "tables[0].columns.as_text[0]", "id] }");
+    "a schema that is none": "cdc: { topic_prefix: shop }" => "cdc: { topic_prefix: shop, schemas: ['\"int\"', '{'] }";
+        ("topology.bad_value", "sources[0].cdc.schemas[1]", "'{'");
     "a fallback that is none": "    replicas:" => "    fallback: { missing: clamp }\n    replicas:";
         ("topology.unknown_value", "tables[0].fallback.missing", "clamp");
     "a mask without salt": "    replicas:" => "    columns: { mask: { b: sha256 } }\n    replicas:";

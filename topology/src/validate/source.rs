@@ -2,6 +2,9 @@
 //!
 //! A source keeps its place and its model even where its plan failed, so that tables that refer to it are still checked.
 
+use landfall_schemas::avro;
+
+use crate::field::Field;
 use crate::issue::{At, Code, shown};
 use crate::model::{Cdc, Dialect, Format, KeyFormat, Source, SourceType};
 use crate::names;
@@ -87,11 +90,25 @@ fn resolve(cx: &Context<'_>, source: &Source, at: &At, kind: Option<SourceType>,
         topic_prefix,
         dialect: cdc.and_then(|cdc| cdc.dialect.copied()).unwrap_or(if kind == SourceType::Mongodb { Dialect::Mongodb } else { Dialect::Debezium }),
         format: cdc.and_then(|cdc| cdc.format.copied()).unwrap_or(Format::Auto),
+        schemas: cdc.map(|cdc| schemas(cx, cdc)).unwrap_or_default(),
         key_format: cdc.and_then(|cdc| cdc.key_format.copied()).unwrap_or(KeyFormat::Auto),
         binary_handling_mode: cdc.and_then(|cdc| cdc.binary_handling_mode.copied()),
         decimal_handling_mode: cdc.and_then(|cdc| cdc.decimal_handling_mode.copied()),
         epoch: source.epoch.copied(),
     })
+}
+
+/// The texts of Avro's schemas; those that are none have been reported.
+fn schemas(cx: &Context<'_>, cdc: &Cdc) -> Vec<String> {
+    let given = cdc.schemas.items().iter().filter_map(Field::given);
+    let read = |(text, at): (&String, &At)| match avro::fingerprint(text) {
+        Ok(_) => Some(text.clone()),
+        Err(why) => {
+            cx.error(at, Code::BadValue, format!("no schema of Avro: {why}"), "write the schema, or ${file:PATH} of an .avsc file");
+            None
+        }
+    };
+    given.filter_map(read).collect()
 }
 
 fn topic_prefix(cx: &Context<'_>, cdc: &Cdc) -> Option<String> {

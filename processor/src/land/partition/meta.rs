@@ -5,7 +5,6 @@
 
 use landfall_schemas::Sequence;
 use landfall_schemas::TableSchema;
-use landfall_schemas::contract;
 use landfall_schemas::provenance::{Place, SourcePartition};
 use landfall_schemas::wire::{Reader, WireError, put_bytes, put_long, put_varint};
 
@@ -35,7 +34,7 @@ impl Columns {
         let columns = target.map(TableSchema::columns).unwrap_or_default();
         let count = most.min(columns.len() as u64);
         let text: String = columns.iter().take(count as usize).map(|column| format!("{} {}\0", column.name, column.ty)).collect();
-        Self { count, checksum: contract::crc64(text.as_bytes()) }
+        Self { count, checksum: landfall_schemas::avro::crc64(text.as_bytes()) }
     }
 }
 

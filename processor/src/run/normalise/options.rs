@@ -40,6 +40,7 @@ pub(crate) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(words::KeyFormat::Integer) => KeyFormat::Int32,
         Some(words::KeyFormat::Long) => KeyFormat::Int64,
     };
+    options.schemas = source.map(|s| s.schemas.clone()).unwrap_or_default();
     options.headers = table.rules.headers.clone();
     options.document = table.rules.document.clone();
     options.registry = plan.kafka.registry.as_ref().map(|r| if r.has_long_ids { IdBytes::Eight } else { IdBytes::Four });

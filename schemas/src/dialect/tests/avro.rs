@@ -56,6 +56,33 @@ fn said(decoder: &mut Decoder, value: &[u8]) -> Result<Said, Reject> {
     Ok(said.remove(0))
 }
 
+/// Avro's single-object encoding names a schema by its fingerprint; those that are given are known without anybody being asked.
+#[test]
+fn single_objects_name_one_of_the_schemas_that_are_given() {
+    let schema = r#"{"type":"record","name":"R","doc":"no part of the fingerprint","fields":[{"name":"id","type":"int"},{"name":"v","type":["null","string"]}]}"#;
+    let key = r#"{"type":"record","name":"K","fields":[{"name":"id","type":"int"}]}"#;
+    let options = Options { dialect: Dialect::Plain, order: Order::Offset, schemas: vec![key.to_owned(), schema.to_owned()], ..Options::new("t") };
+    let object =
+        |schema: &str, body: &[u8]| [&[0xC3, 1], crate::avro::fingerprint(schema).expect("a schema").to_le_bytes().as_slice(), body].concat();
+    for encoding in [Encoding::Detected, Encoding::Avro] {
+        let mut decoder = Decoder::new(Options { encoding, ..options.clone() });
+        let mut said = |key: &[u8], value: &[u8]| {
+            let record = Record { key: Some(key), value: Some(value), ..Record::default() };
+            assert_eq!(decoder.wanted(&record), None, "no registry is asked");
+            say(&mut decoder, record).map(|said| (said[0].key_values[0].clone(), said[0].after["v"].clone())).map_err(|reject| reject.code)
+        };
+        let id = object(key, &[14]);
+        assert_eq!(said(&id, &object(schema, &[14, 2, 2, b'a'])), Ok(("7".to_owned(), Some("a".to_owned()))));
+        assert_eq!(said(&id, &object("\"long\"", &[2])), Err(Code::FingerprintUnknown));
+        assert_eq!(said(&id, &object(schema, &[14, 2, 2])), Err(Code::AvroInvalid));
+        assert_eq!(said(&id, &[0xC3, 1, 0]), Err(Code::FrameInvalid));
+    }
+    let mut json = Decoder::new(Options { encoding: Encoding::Json, ..options });
+    let object = object(schema, &[14, 0]);
+    let reject = json.decode(Record { key: Some(b"{\"id\":7}"), value: Some(&object), ..Record::default() });
+    assert_eq!(reject.map(drop).map_err(|reject| reject.code), Err(Code::JsonInvalid));
+}
+
 #[test]
 fn case_enc_01_what_is_no_frame_is_refused_and_says_why() {
     let field = r#"{"name":"v","type":"string"}"#;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{NameError, Refusal, micros, within};
-use crate::contract::crc64;
+use crate::avro::crc64;
 use crate::decimal::Decimal;
 use crate::row;
 use crate::table::TableSchema;
