@@ -154,16 +154,16 @@ pub fn write_log(kafka: &KafkaPlan, topic: &str, log: &Log) -> Result<usize> {
     let records = std::iter::from_fn(move || {
         let (partition, _) = cursors.iter().enumerate().max_by_key(|(_, c)| c.len())?;
         let [key, value, origin] = cursors[partition].next()?;
-        Some(Outgoing { topic, partition: partition as i32, key: Some(key), value, header: Some((provenance::HEADER, origin)) })
+        Some(Outgoing { topic, partition: partition as i32, key: Some(key), value, headers: [Some((provenance::HEADER, origin)), None] })
     });
     Ok(Producer::new(kafka)?.send_all(records, WAIT)?)
 }
 
 /// Writes the events to the source topic.
 pub fn write_source(kafka: &KafkaPlan, topic: &str, workload: &Workload) -> Result<usize> {
-    let records = (0..)
-        .zip(&workload.partitions)
-        .flat_map(|(partition, events)| events.iter().map(move |(key, value)| Outgoing { topic, partition, key: Some(key), value, header: None }));
+    let records = (0..).zip(&workload.partitions).flat_map(|(partition, events)| {
+        events.iter().map(move |(key, value)| Outgoing { topic, partition, key: Some(key), value, headers: [None; 2] })
+    });
     Ok(Producer::new(kafka)?.send_all(records, WAIT)?)
 }
 

@@ -1,13 +1,13 @@
-//! The schema registry's client: what the ids in front of records mean.
+//! The schema registry's client: what the ids in front of records mean, and ids for schemas of our own.
 
 use std::time::Duration;
 
 use landfall_schemas::avro::Reference;
 use landfall_schemas::dialect::Registered;
 use landfall_topology::plan::RegistryPlan;
-use schema_registry_converter::blocking::schema_registry::{SrSettings, get_referenced_schema, get_schema_by_id};
+use schema_registry_converter::blocking::schema_registry::{SrSettings, get_referenced_schema, get_schema_by_id, post_schema};
 use schema_registry_converter::error::SRCError;
-use schema_registry_converter::schema_registry_common::{RegisteredReference, SchemaType};
+use schema_registry_converter::schema_registry_common::{RegisteredReference, SchemaType, SuppliedSchema};
 
 /// How long an answer may take (RELIABILITY.md D 8).
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +70,12 @@ impl Client {
             other => format!("{other:?}"),
         };
         Ok(Registered::Other(kind))
+    }
+
+    /// Registers a schema of Avro under a subject; its id. One that is registered already keeps its own.
+    pub fn register(&self, subject: &str, text: &str) -> Result<u64, String> {
+        let schema = SuppliedSchema::new(None, SchemaType::Avro, text.to_owned());
+        post_schema(&self.settings, subject.to_owned(), schema).map(|registered| registered.id.into()).map_err(|e| reason(&e))
     }
 
     /// Collects what a schema refers to, each behind what it refers to itself.

@@ -103,6 +103,11 @@ pub fn of_rows(schema: &TableSchema) -> (String, Fingerprint) {
     finished(contract, property)
 }
 
+/// The full name of the record that a contract is of; no two contracts have one.
+pub fn name(schema: &TableSchema) -> String {
+    format!("{}.Change", identity(schema).1)
+}
+
 /// The contract of a table schema as Avro JSON, with its fingerprint.
 pub fn of(schema: &TableSchema) -> (String, Fingerprint) {
     let (property, namespace) = identity(schema);

@@ -11,6 +11,7 @@ pub mod civil;
 pub mod contract;
 pub mod decimal;
 pub mod dialect;
+pub mod framing;
 pub mod json;
 pub mod key;
 pub mod mask;

@@ -143,3 +143,74 @@ fn case_reg_02_an_unknown_id_does_not_brown_out_the_registry() {
     let most = 3 * (1 + begun.elapsed().as_secs() as u32 / 30);
     assert!(registry.asked(99) <= most, "{} requests for an id that does not exist", registry.asked(99));
 }
+
+/// The log stands in the frame of the registry where one is set: another library reads it by what is registered. Until the registry takes the contract,
+/// who needs it waits and says so; a log that goes from one frame to the other folds to the same.
+#[test]
+fn a_log_in_the_frame_of_the_registry_is_read_by_others_and_folded_as_ever() {
+    let registry = registry(&[7]);
+    registry.close(true);
+    let mut topology = topology("framed", &["orders"], &registry);
+    let kafka = Kafka::new();
+    let topic = topology.source("orders");
+    kafka.create_topic(&topic, 2, &[]);
+    let produce = |numbers: std::ops::Range<i64>| kafka.produce(&numbers.map(|n| create(&topic, 2, 7, n)).collect::<Vec<_>>());
+    let landed = |topology: &Topology, end: i64| {
+        wait::expect("all has landed", HEAL, || {
+            let (found, wanted) = (ids(topology, "orders"), everywhere(topology, 0..end));
+            if found == wanted { Ok(()) } else { Err(format!("{found:?}")) }
+        });
+    };
+    produce(0..50);
+    let mut process = topology.run().start();
+    let address = process.http(Duration::from_secs(30));
+    wait::expect("the wait is told", HEAL, || {
+        let status = crate::cases::status(&address)?;
+        let is_told = |p: &landfall::observe::SourcePartition| p.waiting.as_ref().is_some_and(|r| r.code == "registry.not_registered");
+        let partitions = status.sources.get(&topic).cloned().unwrap_or_default();
+        if partitions.len() == 2 && partitions.values().all(is_told) { Ok(()) } else { Err(format!("{partitions:?}")) }
+    });
+    assert!(kafka.read(&topology.log("orders")).is_empty(), "nothing stands in the log that nobody could read");
+    registry.close(false);
+    landed(&topology, 50);
+    process.drain_and_exit(DRAIN);
+    let framed = kafka.read(&topology.log("orders"));
+    assert_eq!(framed.len(), 50);
+    let mut seen = std::collections::BTreeSet::new();
+    for record in &framed {
+        let value = record.value.as_deref().expect("a change");
+        let (frame, mut body) = value.split_at(5);
+        assert_eq!(frame[0], 0);
+        let schema = registry.schema(u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]])).expect("it is registered");
+        let schema = apache_avro::Schema::parse_str(&schema.to_string()).expect("a schema");
+        let datum = apache_avro::reader::datum::GenericDatumReader::builder(&schema)
+            .build()
+            .and_then(|reader| reader.read_value(&mut body))
+            .expect("another library reads it");
+        let apache_avro::types::Value::Record(fields) = datum else { panic!("a record") };
+        let after = fields.into_iter().find(|(name, _)| name == "after").expect("a row").1;
+        assert!(body.is_empty() && seen.insert(format!("{after:?}")), "each row once");
+    }
+    assert!(seen.iter().any(|after| after.contains("row 49")), "{seen:?}");
+    // The same log goes on as single objects, and is in the frame again after that.
+    for (format, numbers) in [("single_object", 50..80), ("avro", 80..100)] {
+        topology.table_extra = format!("    log: {{ format: {format} }}\n");
+        topology.write();
+        let end = numbers.end;
+        produce(numbers);
+        let mut process = topology.run().start();
+        landed(&topology, end);
+        process.drain_and_exit(DRAIN);
+    }
+    let first = |record: &Record| record.value.as_deref().and_then(|value| value.first().copied());
+    let firsts: Vec<_> = kafka.read(&topology.log("orders")).iter().filter_map(first).collect();
+    assert_eq!([0, 0xC3].map(|byte| firsts.iter().filter(|first| **first == byte).count()), [70, 30]);
+    // Without state and without a registry, the whole log is folded again.
+    std::fs::remove_dir_all(topology.state(1)).expect("the state directory is there");
+    topology.registry = None;
+    topology.table_extra = String::new();
+    topology.write();
+    let mut process = topology.run().start();
+    landed(&topology, 100);
+    process.drain_and_exit(DRAIN);
+}

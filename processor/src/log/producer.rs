@@ -87,8 +87,8 @@ pub struct Outgoing<'a> {
     pub key: Option<&'a [u8]>,
     /// Value.
     pub value: &'a [u8],
-    /// A header.
-    pub header: Option<(&'a str, &'a [u8])>,
+    /// Headers, by name.
+    pub headers: [Option<(&'a str, &'a [u8])>; 2],
 }
 
 /// What became of a record that was handed over.
@@ -129,8 +129,9 @@ impl Producer {
         if let Some(key) = record.key {
             out = out.key(key);
         }
-        if let Some((name, value)) = record.header {
-            out = out.headers(OwnedHeaders::new_with_capacity(1).insert(Header { key: name, value: Some(value) }));
+        if record.headers.iter().any(Option::is_some) {
+            let none = OwnedHeaders::new_with_capacity(record.headers.len());
+            out = out.headers(record.headers.iter().flatten().fold(none, |all, (key, value)| all.insert(Header { key, value: Some(*value) })));
         }
         // Only this thread sends: an empty queue stays empty until the next try.
         let (outcome, was_empty) = match self.inner.send(out) {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use landfall_schemas::TableSchema;
 use landfall_schemas::dialect::Headers as _;
 use landfall_schemas::provenance::HEADER;
+use landfall_schemas::{TableSchema, framing};
 use landfall_topology::plan::{InsteadOfMissing, InsteadOfRefused, ReplicaPlan, TablePlan};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -222,6 +222,7 @@ fn session<S: State>(
         looked: 0,
         commits: BTreeMap::new(),
         held: Held::default(),
+        object: Vec::new(),
         shown: 0,
     };
     let (mut committed, mut looked) = (Instant::now(), Instant::now());
@@ -284,6 +285,8 @@ struct Session<'a> {
     looked: usize,
     commits: BTreeMap<(String, i32), i64>,
     held: Held,
+    /// A change that has been taken out of the frame of a registry.
+    object: Vec<u8>,
     /// Bytes that the gauge was told of.
     shown: usize,
 }
@@ -417,7 +420,7 @@ impl Session<'_> {
         let record = Record {
             offset: message.offset(),
             key: message.key(),
-            value: message.payload().unwrap_or_default(),
+            value: framing::object(message.payload().unwrap_or_default(), || headers.get(framing::SCHEMA), &mut self.object),
             provenance: headers.get(HEADER).unwrap_or_default(),
         };
         owned.end = owned.end.max(message.offset() + 1);

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::dialect::{self, Decoded, RejectKind};
+use landfall_schemas::dialect::{self, Changes, Decoded, IdBytes, RejectKind};
 use landfall_schemas::key::digest;
 use landfall_schemas::provenance::{self, SourcePartition};
-use landfall_schemas::{Op, TableSchema};
+use landfall_schemas::{Op, TableSchema, change, framing};
 use landfall_topology::Plan;
-use landfall_topology::plan::TablePlan;
+use landfall_topology::plan::{LogPlan, TablePlan};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::group::Member;
-use super::registry::Registry;
+use super::registry::{Registry, Wanted};
 use super::{Named, Shared, Stopping};
 use crate::fault;
 use crate::log::client;
@@ -86,8 +86,8 @@ struct Owned {
     stopped: bool,
     changes: [u64; 6],
     read: u64,
-    /// Schema that it waits for, at this offset.
-    wants: Option<(u64, i64)>,
+    /// What it waits for of the registry, at this offset.
+    wants: Option<(Wanted, i64)>,
     /// Where the group stands.
     committed: i64,
     /// Whether later events of a key wait behind one that is a dead letter.
@@ -121,6 +121,8 @@ struct Session<'a> {
     registry: Option<Registry>,
     letters: Letters,
     outbox: Outbox,
+    /// The value of the record that is handed over, where it is framed.
+    framed: Vec<u8>,
     acks: Vec<usize>,
     start: Instant,
 }
@@ -167,6 +169,7 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
         registry,
         letters,
         outbox: Outbox::default(),
+        framed: Vec::new(),
         acks: Vec::new(),
         start: shared.start,
     };
@@ -332,7 +335,7 @@ impl Session<'_> {
             while let Some(id) = input.decoder.wanted(&record) {
                 match registry.known(id) {
                     Some(registered) => input.decoder.bring(id, registered),
-                    None => return self.await_schema(consumer, slot, id, offset),
+                    None => return self.await_schema(consumer, slot, Wanted::Schema(id), offset),
                 }
             }
         }
@@ -342,10 +345,16 @@ impl Session<'_> {
             owned.is_told = true;
             self.shared.observer.source_format(&owned.name.0, partition, format);
         }
-        owned.read += 1;
         input.decoder.epoch = input.pinned.epoch(partition, offset);
-        let token = owned.core.fetched(offset);
         let decoded = input.decoder.decode(record);
+        if let Ok(Decoded::Changes(changes)) = &decoded
+            && let Some(wanted) = unregistered(self.plan, &mut self.registry, &self.tables[owned.table].log, changes)
+        {
+            drop(decoded);
+            return self.await_schema(consumer, slot, wanted, offset);
+        }
+        owned.read += 1;
+        let token = owned.core.fetched(offset);
         let mut fresh: Option<(Fingerprint, Arc<TableSchema>)> = None;
         let mut by_offset = false;
         let mut held = None;
@@ -430,7 +439,7 @@ impl Session<'_> {
             let (text, _) = contract::of(&schema);
             let topic = self.plan.schemas_topic();
             let key = fingerprint.0.to_be_bytes();
-            let record = Outgoing { topic: &topic, partition: 0, key: Some(&key), value: text.as_bytes(), header: None };
+            let record = Outgoing { topic: &topic, partition: 0, key: Some(&key), value: text.as_bytes(), headers: [None; 2] };
             self.producer.send_and_wait(record, SINGLE, WAIT)?;
             tracing::info!(table = schema.table(), %fingerprint, columns = schema.columns().len(), "contract published");
             self.shared.contracts.insert(fingerprint, schema);
@@ -445,11 +454,16 @@ impl Session<'_> {
         let Some(owned) = self.owned.get(&slot) else { return Ok(true) };
         let mut fits = true;
         let tables = Arc::clone(&self.tables);
-        let topic = tables[owned.table].log.topic.as_str();
+        let log = &tables[owned.table].log;
+        let topic = log.topic.as_str();
         let outbox = std::mem::take(&mut self.outbox);
+        let mut framed = std::mem::take(&mut self.framed);
         for out in outbox.records() {
             let Destination::Log(partition) = out.to;
-            let record = Outgoing { topic, partition, key: out.key, value: out.value, header: Some((provenance::HEADER, out.provenance)) };
+            let schema = self.frame(log, out.value, &mut framed)?;
+            let value = if schema.is_some() { &framed } else { out.value };
+            let headers = [Some((provenance::HEADER, out.provenance)), schema.as_ref().map(|schema| (framing::SCHEMA, schema.as_slice()))];
+            let record = Outgoing { topic, partition, key: out.key, value, headers };
             let number = taker << TOKEN_BITS | out.token as usize;
             loop {
                 match self.producer.send(record, number)? {
@@ -468,7 +482,17 @@ impl Session<'_> {
             }
         }
         self.outbox = outbox;
+        self.framed = framed;
         Ok(fits)
+    }
+
+    /// Puts a change into the frame of the registry, where its log stands in that: the header that goes with it then.
+    fn frame(&self, log: &LogPlan, object: &[u8], framed: &mut Vec<u8>) -> Result<Option<[u8; 9]>, SessionError> {
+        let Some(width) = frame_of(self.plan, log) else { return Ok(None) };
+        let lacking = || SessionError::Registry("a contract has no id in its frame".to_owned());
+        let (fingerprint, _) = change::split_fingerprint(object).map_err(|_| lacking())?;
+        let id = self.registry.as_ref().and_then(|registry| registry.contract_id(fingerprint)).ok_or_else(lacking)?;
+        if framing::frame(object, id, width, framed) { Ok(Some(framing::header(fingerprint, width))) } else { Err(lacking()) }
     }
 
     fn take_acks(&mut self, timeout: Duration) -> Result<(), SessionError> {
@@ -578,3 +602,16 @@ const TOO_LARGE: &str = "the change is larger than a record of the log may be";
 
 const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
     yet: let the connector send the table to a new topic";
+
+/// How long the ids are in the frame of a log; nothing where it has none.
+fn frame_of(plan: &Plan, log: &LogPlan) -> Option<IdBytes> {
+    let registry = plan.kafka.registry.as_ref().filter(|_| plan.frames(log.format))?;
+    Some(if registry.has_long_ids { IdBytes::Eight } else { IdBytes::Four })
+}
+
+/// The contract that a log's frame has no id for yet; it is being registered.
+fn unregistered(plan: &Plan, registry: &mut Option<Registry>, log: &LogPlan, changes: &Changes<'_>) -> Option<Wanted> {
+    let registry = registry.as_mut().filter(|_| plan.frames(log.format))?;
+    let known = registry.contract(&log.topic, changes.fingerprint, changes.schema);
+    if known.is_some() { None } else { Some(Wanted::Contract(changes.fingerprint)) }
+}

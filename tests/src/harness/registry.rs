@@ -4,7 +4,7 @@
 //! specification by itself: it shares nothing with the product's reader.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +18,8 @@ struct State {
     schemas: BTreeMap<u32, Value>,
     failing: BTreeMap<u32, u16>,
     asked: BTreeMap<u32, u32>,
+    /// Whether nothing may be registered.
+    is_closed: bool,
 }
 
 /// A registry on a port of its own.
@@ -50,6 +52,16 @@ impl Registry {
         let _ = if status == 200 { state.failing.remove(&id) } else { state.failing.insert(id, status) };
     }
 
+    /// What is registered under an id.
+    pub fn schema(&self, id: u32) -> Option<Value> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).schemas.get(&id).cloned()
+    }
+
+    /// Whether schemas may be registered from now on.
+    pub fn close(&self, is_closed: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = is_closed;
+    }
+
     /// How often an id was asked for.
     pub fn asked(&self, id: u32) -> u32 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).asked.get(&id).copied().unwrap_or(0)
@@ -61,8 +73,17 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut request = String::new();
     let _ = reader.read_line(&mut request)?;
     let mut header = String::new();
+    let mut length = 0;
     while reader.read_line(&mut header)? > 2 {
+        if let Some(("content-length", bytes)) = header.to_ascii_lowercase().split_once(':') {
+            length = bytes.trim().parse().unwrap_or(0);
+        }
         header.clear();
+    }
+    if request.starts_with("POST /subjects/") {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        return register(&mut stream, &body, state);
     }
     let id = request.split_whitespace().nth(1).and_then(|path| path.strip_prefix("/schemas/ids/")?.split('?').next()?.parse::<u32>().ok());
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +102,24 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         }
     };
     drop(state);
+    respond(&mut stream, status, &body)
+}
+
+/// Registers a schema, under whatever subject: it gets the next id, or the one that it has.
+fn register(stream: &mut TcpStream, body: &[u8], state: &Mutex<State>) -> std::io::Result<()> {
+    let posted: Value = serde_json::from_slice(body).unwrap_or_default();
+    let schema: Value = serde_json::from_str(posted["schema"].as_str().unwrap_or_default()).unwrap_or_default();
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if state.is_closed {
+        return respond(stream, 403, &json!({ "error_code": 40301, "message": "as the test says" }));
+    }
+    let known = state.schemas.iter().find(|(_, known)| **known == schema).map(|(id, _)| *id);
+    let id = known.unwrap_or_else(|| state.schemas.keys().next_back().map_or(1, |last| last + 1));
+    let _ = state.schemas.insert(id, schema);
+    respond(stream, 200, &json!({ "id": id }))
+}
+
+fn respond(stream: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<()> {
     let body = body.to_string();
     write!(
         stream,

@@ -205,7 +205,8 @@ pub struct Log {
     pub replication: Field<u16>,
     /// How long changes are kept: `forever`, or a duration where every replica is `append`. Default: `forever`.
     pub retention: Field<Retention>,
-    /// Encoding of the changes: `avro` or `json`. Default: `avro`. Supported so far: `avro`.
+    /// Encoding of the changes: `avro`, which is framed for a registry where one is set, `single_object`, Avro that never is, or `json`. Default: `avro`.
+    /// Supported so far: `avro`, `single_object`.
     pub format: Field<LogFormat>,
     /// True: a compacted topic of the newest rows beside the log, `<log topic>.latest`; it is replica `latest.<table id>`. Default: `false`.
     pub latest: Field<bool>,
@@ -248,10 +249,12 @@ impl JsonSchema for Retention {
 
 /// Encoding of a log's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Avro.
+    /// Avro: in the registry's frame where a registry is set, else as single objects.
     Avro,
+    /// Avro's single-object encoding, whether a registry is set or not.
+    SingleObject,
     /// JSON, for people.
     Json,
 }

@@ -51,7 +51,7 @@ impl Plan {
         let mut rows = Vec::new();
         for table in &self.tables {
             let log = &table.log;
-            let log = log_text(&log.topic, log.partitions, log.replication, log.retention);
+            let log = log_text(&log.topic, log.partitions, log.replication, log.retention, self.frames(log.format));
             let key = key_text(table.primary_key.as_deref(), table.park_key);
             let columns = columns_text(&table.types, &table.rules, table.fallback);
             let base = self.base(&table.id, table.source, &table.topic, key, columns, log);
@@ -59,7 +59,7 @@ impl Plan {
         }
         for pattern in &self.patterns {
             let topic = pattern.log_template.replace("{topology}", &self.topology);
-            let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever);
+            let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever, self.frames(pattern.log_format));
             let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
             let columns = columns_text(&pattern.types, &pattern.rules, pattern.fallback);
@@ -157,10 +157,11 @@ fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallba
     if parts.is_empty() { String::from("-") } else { parts.join("; ") }
 }
 
-fn log_text(topic: &str, partitions: u32, replication: Option<u16>, retention: Retention) -> String {
+fn log_text(topic: &str, partitions: u32, replication: Option<u16>, retention: Retention, is_framed: bool) -> String {
     let copies = replication.map_or_else(|| String::from("3 or fewer"), |copies| copies.to_string());
     let retention = match retention {
         Retention::Forever => "forever",
     };
-    format!("{topic}: {partitions} partitions, {copies} copies, {retention}")
+    let frame = if is_framed { ", in the registry's frame" } else { "" };
+    format!("{topic}: {partitions} partitions, {copies} copies, {retention}{frame}")
 }

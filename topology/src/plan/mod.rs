@@ -12,7 +12,8 @@ use std::time::Duration;
 use landfall_schemas::LogicalType;
 
 pub use crate::model::{
-    BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, InsteadOfMissing, InsteadOfRefused, KeyFormat, Mechanism, Protocol, SourceType,
+    BinaryHandlingMode, DecimalHandlingMode, Dialect, Format, InsteadOfMissing, InsteadOfRefused, KeyFormat, LogFormat, Mechanism, Protocol,
+    SourceType,
 };
 use crate::secret::Secret;
 pub use pattern::{ExpandError, Expansion, Refused, TablePattern};
@@ -39,6 +40,11 @@ impl Plan {
     /// Topic of epochs, generations and signals: `<topology>.control`.
     pub fn control_topic(&self) -> String {
         format!("{}.control", self.topology)
+    }
+
+    /// Whether a log of that format stands in the frame of the registry.
+    pub fn frames(&self, format: LogFormat) -> bool {
+        format == LogFormat::Avro && self.kafka.registry.is_some()
     }
 
     /// Topic of the schemas that log records refer to: `<topology>.schemas`.
@@ -336,6 +342,8 @@ pub struct LogPlan {
     pub replication: Option<u16>,
     /// How long changes are kept.
     pub retention: Retention,
+    /// What changes are written in.
+    pub format: LogFormat,
 }
 
 /// How long a log keeps its changes.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_schemas::LogicalType;
 use regex::Regex;
 
-use super::{ColumnRulesPlan, FallbackPlan, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan, cursors_topic, latest_topic};
+use super::{ColumnRulesPlan, FallbackPlan, LogFormat, LogPlan, Plan, ReplicaPlan, Retention, StoreKind, TablePlan, cursors_topic, latest_topic};
 use crate::names;
 
 /// An entry with a glob or a regular expression.
@@ -36,6 +36,7 @@ pub struct TablePattern {
     pub(crate) log_template: String,
     pub(crate) log_partitions: u32,
     pub(crate) log_replication: Option<u16>,
+    pub(crate) log_format: LogFormat,
     /// Replicas without a table name.
     pub(crate) replicas: Vec<ReplicaPlan>,
     /// The store id and kind of each replica.
@@ -58,6 +59,7 @@ impl PartialEq for TablePattern {
             log_template,
             log_partitions,
             log_replication,
+            log_format,
             replicas,
             stores,
         } = self;
@@ -75,6 +77,7 @@ impl PartialEq for TablePattern {
             && *log_template == other.log_template
             && *log_partitions == other.log_partitions
             && *log_replication == other.log_replication
+            && *log_format == other.log_format
             && *replicas == other.replicas
             && *stores == other.stores
     }
@@ -187,7 +190,13 @@ impl TablePattern {
             park_key: self.park_key,
             fallback: self.fallback,
             is_derived: true,
-            log: LogPlan { topic: log, partitions: self.log_partitions, replication: self.log_replication, retention: Retention::Forever },
+            log: LogPlan {
+                topic: log,
+                partitions: self.log_partitions,
+                replication: self.log_replication,
+                retention: Retention::Forever,
+                format: self.log_format,
+            },
             replicas,
         })
     }

@@ -12,7 +12,7 @@ use crate::issue::{At, Code, Finding, shown};
 use crate::model::{self, ChangeSignal, Column, Columns, Defaults, Dialect, Log, Table};
 use crate::names;
 use crate::nearest::nearest;
-use crate::plan::{FallbackPlan, LATEST, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
+use crate::plan::{FallbackPlan, LATEST, LogFormat, LogPlan, Plan, Retention, StoreKind, TablePattern, TablePlan, cursors_topic, latest_topic};
 
 use super::context::{Context, Listed, Taken};
 use super::replica::{self, Naming};
@@ -147,6 +147,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 log_template: log.template.to_owned(),
                 log_partitions: log.partitions,
                 log_replication: log.replication,
+                log_format: log.format,
                 replicas: plans,
                 stores,
             });
@@ -359,6 +360,7 @@ struct LogSettings<'f> {
     at: &'f At,
     partitions: u32,
     replication: Option<u16>,
+    format: LogFormat,
 }
 
 fn log<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, around: &Surroundings<'f>, is_pattern: bool) -> Option<LogSettings<'f>> {
@@ -369,6 +371,7 @@ fn log<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, around: &Surroundings
     let partitions = setting(own, shared, |log| &log.partitions);
     let replication = setting(own, shared, |log| &log.replication);
     let retention = setting(own, shared, |log| &log.retention);
+    let format = setting(own, shared, |log| &log.format)?.map_or(LogFormat::Avro, |(format, _)| *format);
 
     let partitions = match partitions? {
         None => Some(PARTITIONS),
@@ -404,7 +407,7 @@ fn log<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, around: &Surroundings
     if broken {
         return None;
     }
-    Some(LogSettings { template, at: at_template, partitions: partitions?, replication: replication? })
+    Some(LogSettings { template, at: at_template, partitions: partitions?, replication: replication?, format })
 }
 
 /// Where a topic of newest rows is asked for, if it is.
@@ -465,7 +468,7 @@ impl LogSettings<'_> {
             cx.error(self.at, Code::TopicName, format!("log topic {} {why}", shown(&topic)), "shorten or rename it");
             return None;
         }
-        Some(LogPlan { topic, partitions: self.partitions, replication: self.replication, retention: Retention::Forever })
+        Some(LogPlan { topic, partitions: self.partitions, replication: self.replication, retention: Retention::Forever, format: self.format })
     }
 }
 

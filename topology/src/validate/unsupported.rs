@@ -122,7 +122,7 @@ pub(crate) fn table(cx: &Context<'_>, table: &Table) {
 }
 
 fn log(cx: &Context<'_>, log: &Log) {
-    unless(cx, &log.format, |format| *format == LogFormat::Avro);
+    unless(cx, &log.format, |format| *format != LogFormat::Json);
 }
 
 pub(crate) fn replica(cx: &Context<'_>, replica: &Replica) {

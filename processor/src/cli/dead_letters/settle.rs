@@ -111,7 +111,8 @@ fn write(plan: &Plan, topic: &Topic, letters: &BTreeMap<String, i64>, act: Act) 
     let producer = Producer::new(&plan.kafka)?;
     let encoded: Vec<(&String, Vec<u8>)> =
         letters.iter().map(|(key, letter)| (key, serde_json::to_vec(&Note { act, letter: *letter }).unwrap_or_default())).collect();
-    let records = encoded.iter().map(|(key, value)| Outgoing { topic: topic.name(), partition: 0, key: Some(key.as_bytes()), value, header: None });
+    let records =
+        encoded.iter().map(|(key, value)| Outgoing { topic: topic.name(), partition: 0, key: Some(key.as_bytes()), value, headers: [None; 2] });
     let _ = producer.send_all(records, WRITE_WAIT)?;
     Ok(())
 }

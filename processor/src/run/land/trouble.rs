@@ -55,7 +55,8 @@ impl Session<'_> {
             written.push(letter);
         }
         let Some(producer) = &self.letters else { return Ok(()) };
-        let records = encoded.iter().map(|(key, value)| Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value, header: None });
+        let records =
+            encoded.iter().map(|(key, value)| Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value, headers: [None; 2] });
         if let Err(error) = producer.send_all(records, LETTERS_WAIT) {
             self.letters = None;
             return Err(error.into());

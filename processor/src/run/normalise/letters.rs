@@ -20,7 +20,7 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::rebalance::Consumer;
-use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT};
+use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT, unregistered};
 use crate::dead_letter::{self, Act, HEADER, Kept, Letter, Note, PARKED, RECORD_BYTES_MAX, RECORD_GONE};
 use crate::fault::{self, Bug};
 use crate::log::client;
@@ -359,6 +359,9 @@ impl Session<'_> {
                         let (code, what) = changed.refusal(changes.schema.table());
                         Err((code, what))
                     }
+                    Ok(()) if unregistered(self.plan, &mut self.registry, &self.tables[owned.table].log, &changes).is_some() => {
+                        return Ok(Tried::Later);
+                    }
                     Ok(()) => {
                         if !self.published.contains(&changes.fingerprint) {
                             fresh = Some((changes.fingerprint, Arc::clone(changes.schema)));
@@ -416,7 +419,7 @@ impl Session<'_> {
             let value = serde_json::to_vec(&note).unwrap_or_default();
             self.letters.notes_flying += 1;
             let topic = self.letters.topic.clone();
-            let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: None };
+            let record = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, headers: [None; 2] };
             if !self.send_letter(record, LETTERS << TOKEN_BITS | NOTE as usize)? {
                 return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge).into());
             }
@@ -486,10 +489,10 @@ impl Session<'_> {
         let (topic, key) = (self.letters.topic.clone(), letter.record_key());
         let value = serde_json::to_vec(letter).unwrap_or_default();
         let whole = record.and_then(Kept::encode);
-        let outgoing =
-            Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, header: whole.as_deref().map(|bytes| (HEADER, bytes)) };
+        let headers = [whole.as_deref().map(|bytes| (HEADER, bytes)), None];
+        let outgoing = Outgoing { topic: &topic, partition: 0, key: Some(key.as_bytes()), value: &value, headers };
         // A letter alone is bounded below what any producer may be limited to.
-        if !self.send_letter(outgoing, number)? && !self.send_letter(Outgoing { header: None, ..outgoing }, number)? {
+        if !self.send_letter(outgoing, number)? && !self.send_letter(Outgoing { headers: [None; 2], ..outgoing }, number)? {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge).into());
         }
         self.shared.observer.dead_letter(letter);

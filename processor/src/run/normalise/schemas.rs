@@ -8,13 +8,30 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::rebalance::Consumer;
 use super::{Session, SessionError, WAIT};
 use crate::observe::Reason;
-use crate::run::registry::Answer;
+use crate::run::registry::{Answer, Wanted};
+
+/// Why a partition waits for the registry.
+fn reason(wanted: Wanted, why: &str) -> Reason {
+    let (code, what, hint) = match wanted {
+        Wanted::Schema(id) => (
+            "registry.unreachable",
+            format!("schema {id} could not be asked for: {why}"),
+            "the registry is asked again until it answers; do `kafka.registry` and its login fit it?",
+        ),
+        Wanted::Contract(fingerprint) => (
+            "registry.not_registered",
+            format!("the contract {fingerprint} of the log could not be registered: {why}"),
+            "it is tried again until the registry takes it; may the login write, or is the log better off with `format: single_object`?",
+        ),
+    };
+    Reason { code: code.to_owned(), what, hint: hint.to_owned() }
+}
 
 impl Session<'_> {
-    /// A record names a schema that is not known yet: its partition goes back to it, and on from there when the registry has answered.
-    pub(super) fn await_schema(&mut self, consumer: &Consumer, slot: usize, id: u64, offset: i64) -> Result<(), SessionError> {
+    /// A record names a schema that is not known yet, or its change a contract that is not registered: its partition goes back to it, and on from there when the registry has answered.
+    pub(super) fn await_schema(&mut self, consumer: &Consumer, slot: usize, wanted: Wanted, offset: i64) -> Result<(), SessionError> {
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
-        owned.wants = Some((id, offset));
+        owned.wants = Some((wanted, offset));
         let mut list = TopicPartitionList::new();
         let _ = list.add_partition(&owned.name.0, owned.name.1);
         consumer.pause(&list)?;
@@ -31,17 +48,14 @@ impl Session<'_> {
             self.inputs.values_mut().for_each(|input| input.decoder.forget_unknown());
         }
         for answer in registry.take() {
-            let (id, failed) = match answer {
-                Answer::Registered(id, _) => (id, None),
-                Answer::Failed(id, why) => (id, Some(why)),
+            let (wanted, failed) = match answer {
+                Answer::Registered(id, _) => (Wanted::Schema(id), None),
+                Answer::Contract(fingerprint, _) => (Wanted::Contract(fingerprint), None),
+                Answer::Failed(wanted, why) => (wanted, Some(why)),
             };
-            for owned in self.owned.values_mut().filter(|o| o.wants.is_some_and(|(wanted, _)| wanted == id)) {
+            for owned in self.owned.values_mut().filter(|o| o.wants.is_some_and(|(waits_for, _)| waits_for == wanted)) {
                 let (topic, partition) = &owned.name;
-                let reason = failed.as_ref().map(|why| Reason {
-                    code: "registry.unreachable".to_owned(),
-                    what: format!("schema {id} could not be asked for: {why}"),
-                    hint: "the registry is asked again until it answers; do `kafka.registry` and its login fit it?".to_owned(),
-                });
+                let reason = failed.as_ref().map(|why| reason(wanted, why));
                 let goes_on = reason.is_none();
                 self.shared.observer.source_waiting(topic, *partition, reason);
                 if goes_on {

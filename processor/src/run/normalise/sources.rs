@@ -87,7 +87,7 @@ impl Session<'_> {
     fn write_pin(&mut self, source: Source) -> Result<(), SessionError> {
         let value = serde_json::to_vec(&source).unwrap_or_default();
         let control = self.plan.control_topic();
-        let record = Outgoing { topic: &control, partition: 0, key: Some(source.topic.as_bytes()), value: &value, header: None };
+        let record = Outgoing { topic: &control, partition: 0, key: Some(source.topic.as_bytes()), value: &value, headers: [None; 2] };
         self.producer.send_and_wait(record, SINGLE, WAIT)?;
         let _ = self.pins.insert(source.topic.clone(), source);
         Ok(())

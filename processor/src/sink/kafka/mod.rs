@@ -290,7 +290,7 @@ impl KafkaSink {
         let failed = |e| error::of(format!("writing to topic {topic:?}"), e);
         let producer = Producer::new(&self.options.kafka).map_err(failed)?;
         let key = fingerprint.0.to_be_bytes();
-        let record = Plain { topic: &topic, partition: 0, key: Some(&key), value: text.as_bytes(), header: None };
+        let record = Plain { topic: &topic, partition: 0, key: Some(&key), value: text.as_bytes(), headers: [None; 2] };
         producer.send_and_wait(record, 0, TIMEOUT).map_err(failed)?;
         let _ = lock(&self.process.published).insert(fingerprint);
         Ok(())
