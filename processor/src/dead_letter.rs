@@ -202,6 +202,10 @@ pub fn hint(code: &str) -> &'static str {
         _ if code.starts_with("schema.") => {
             "the record has other columns than the table by now; replay it under a topology that takes them, or drop it"
         }
+        "value.not_as_inferred" => {
+            "the column has the type that its first records had: let the source mend the row and drop this; or declare a type that takes both, \
+             `columns: { types: … }`, under a new id of the table: rows that were written with the inferred type stop it as schema.type_changed"
+        }
         _ if code.starts_with("value.") => "tell in the topology how the connector writes the column, or mend the source, then replay it; or drop it",
         _ => "mend what the reason names, then replay it; or drop it",
     }

@@ -19,6 +19,7 @@ pub mod protobuf;
 pub mod provenance;
 pub mod row;
 pub mod sequence;
+pub mod shape;
 pub mod store;
 pub mod table;
 pub mod types;

@@ -309,6 +309,14 @@ impl ColumnSet {
         }
     }
 
+    /// Takes out the positions of another set.
+    pub fn remove_all(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, out)| *word &= !out);
+        while self.words.last() == Some(&0) {
+            let _ = self.words.pop();
+        }
+    }
+
     /// Empties the set and keeps its memory.
     pub fn clear(&mut self) {
         self.words.clear();

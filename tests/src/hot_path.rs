@@ -54,6 +54,24 @@ fn json(columns: usize) -> u64 {
     allocations(&mut Decoder::new(Options { types, ..Options::new("t") }), b"{\"id\":1}", value.as_bytes())
 }
 
+/// Columns whose types were inferred and settled cost what declared ones do.
+fn json_inferred(columns: usize) -> u64 {
+    const VALUES: [&str; 6] = ["-9007199254740993", "1.50", "\"with \\\"escapes\\\" and \\u00e9\"", "true", "{\"a\":[1,2]}", "null"];
+    const TYPES: [LogicalType; 6] =
+        [LogicalType::Int64, LogicalType::Numeric, LogicalType::Text, LogicalType::Bool, LogicalType::Json, LogicalType::Json];
+    let mut types = vec![("id".to_owned(), LogicalType::Int64)];
+    let mut row = "{\"id\":1".to_owned();
+    for (n, (ty, text)) in TYPES.iter().zip(VALUES).cycle().take(columns).enumerate() {
+        types.push((format!("c{n}"), *ty));
+        write!(row, ",\"c{n}\":{text}").expect("text grows");
+    }
+    // And a member that has had no value yet.
+    let value = format!("{{\"before\":null,\"after\":{row},\"never\":null}},\"source\":{SOURCE},\"op\":\"c\",\"ts_ms\":1}}");
+    let mut decoder = Decoder::new(Options { infer: true, ..Options::new("t") });
+    decoder.settle(&types);
+    allocations(&mut decoder, b"{\"id\":1}", value.as_bytes())
+}
+
 fn json_with_schema(columns: usize) -> u64 {
     const FIELDS: [(&str, &str); 6] = [
         (r#""type":"string""#, "\"a text that is longer than what fits into a pointer or two\""),
@@ -115,7 +133,13 @@ fn avro(columns: usize) -> u64 {
 
 #[test]
 fn no_column_costs_an_allocation() {
-    for (name, count) in [("JSON", json as fn(usize) -> u64), ("JSON with its schema part", json_with_schema), ("Avro", avro)] {
+    let encodings = [
+        ("JSON", json as fn(usize) -> u64),
+        ("JSON of inferred types", json_inferred),
+        ("JSON with its schema part", json_with_schema),
+        ("Avro", avro),
+    ];
+    for (name, count) in encodings {
         let counts = [1, 17, 170, 680].map(count);
         // A set of more columns than a word has bits, some of which were not sent, is one allocation, however many there are.
         let sets = if name == "JSON" { 1_000 } else { 0 };

@@ -17,6 +17,7 @@ mod fuzz;
 mod golden;
 mod harness;
 mod hot_path;
+mod inferred;
 mod key_change;
 mod lander;
 mod landing;

@@ -1,7 +1,7 @@
 //! `landfall convert`: captured Kafka records in, canonical changes out, one line of JSON each: what the normaliser would make of them.
 //!
 //! Streaming and in constant memory: a line is read, decoded and printed before the next is looked at; what is kept are the shapes of the tables
-//! seen. Nothing is connected to but a registry that is named. Rejected records go to standard error, as they would go to the dead letters.
+//! seen. Only where a record has members whose types nobody says, the rest of the input is looked at first, up to a bound (`ahead`). Nothing is connected to but a registry that is named. Rejected records go to standard error, as they would go to the dead letters.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,13 +12,16 @@ use clap::Args;
 use landfall_schemas::LogicalType;
 use landfall_schemas::avro;
 use landfall_schemas::capture;
-use landfall_schemas::dialect::{ColumnRule, Decoded, Decoder, Dialect, Explanation, IdBytes, Options, Order, Record};
+use landfall_schemas::dialect::{Code, ColumnRule, Decoded, Decoder, Dialect, Explanation, IdBytes, Options, Order};
 use landfall_schemas::wire::WireError;
 use landfall_topology::Plan;
 
 use super::paper::{counted, grouped, printable};
 use super::{Failure, Problem, load};
 use crate::registry::Client;
+use ahead::Ahead;
+
+mod ahead;
 
 /// Longest line that is read: twice the largest record that Kafka takes here, since text grows when it is quoted.
 const LINE_BYTES_MAX: usize = 256 << 20;
@@ -43,7 +46,7 @@ pub struct Arguments {
     /// Id of the table [default: the last part of the topic]
     #[arg(long, value_name = "ID")]
     pub table: Option<String>,
-    /// Types of columns, for records without a schema part: column=type,…
+    /// Types of columns, for records without a schema part: column=type,… [default: inferred from the input]
     #[arg(long, value_name = "COLUMN=TYPE,…", value_parser = types)]
     pub types: Option<Types>,
     /// Key columns, instead of those of the record key
@@ -110,6 +113,14 @@ fn types(text: &str) -> Result<Types, String> {
     Ok(Types(declared))
 }
 
+/// What became of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Types of its members are missing, and may be inferred.
+    Untyped,
+}
+
 /// What became of the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -131,7 +142,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
         }
         converter.read("standard input", &mut io::stdin().lock(), out, &mut errors)?;
     }
-    for path in &arguments.files {
+    for (n, path) in arguments.files.iter().enumerate() {
+        converter.ahead.behind(&arguments.files[n + 1..]);
         let file = open(path)?;
         converter.read(&path.display().to_string(), &mut BufReader::with_capacity(1 << 16, file), out, &mut errors)?;
     }
@@ -166,10 +178,11 @@ fn closing(counts: &Counts) -> String {
 struct Converter<'a> {
     arguments: &'a Arguments,
     plan: Option<Plan>,
-    /// One decoder for each topic: what it keeps are the shapes of that topic.
+    /// One decoder for each topic: what it keeps are the shapes of that topic, and the types that were inferred.
     decoders: BTreeMap<String, Decoder>,
     registry: Option<Client>,
     counts: Counts,
+    ahead: Ahead,
     line: Vec<u8>,
     text: String,
 }
@@ -182,20 +195,29 @@ impl<'a> Converter<'a> {
             None => arguments.registry.as_ref().map(|url| Client::without_login(url)),
         };
         let registry = registry.transpose().map_err(unusable)?;
-        Ok(Self { arguments, plan, decoders: BTreeMap::new(), registry, counts: Counts::default(), line: Vec::new(), text: String::new() })
+        Ok(Self {
+            arguments,
+            plan,
+            decoders: BTreeMap::new(),
+            registry,
+            counts: Counts::default(),
+            ahead: Ahead::default(),
+            line: Vec::new(),
+            text: String::new(),
+        })
     }
 
     fn read(&mut self, name: &str, from: &mut dyn BufRead, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
         for number in 1_u64.. {
             let mut line = std::mem::take(&mut self.line);
-            let more = next_line(from, &mut line)?;
+            let more = self.ahead.next(from, &mut line)?;
             let outcome = match more {
                 Line::End => return Ok(()),
                 Line::TooLong => Err(format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20)),
                 Line::Whole if line.trim_ascii().is_empty() => Ok(()),
                 Line::Whole => {
                     match std::str::from_utf8(&line).map_err(|e| e.to_string()).and_then(|text| capture::Record::parse(text).map_err(|e| chain(&e))) {
-                        Ok(record) => self.record(&record, out, errors).map(Ok)?,
+                        Ok(record) => self.converted(&record, from, out, errors).map(Ok)?,
                         Err(why) => Err(why),
                     }
                 }
@@ -209,8 +231,19 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    fn record(&mut self, record: &capture::Record, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
+    /// Converts a record; where types are missing, once the rest of the input has been looked at.
+    fn converted(&mut self, record: &capture::Record, from: &mut dyn BufRead, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<()> {
         self.counts.records += 1;
+        if self.record(record, None, out, errors)? == Outcome::Untyped {
+            let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
+            let refused = self.ahead.look(decoder, record, from)?;
+            let _ = self.record(record, Some(&refused), out, errors)?;
+        }
+        Ok(())
+    }
+
+    /// Converts a record as far as its types are known; `refused` is what was found of those that are not, once that was looked for.
+    fn record(&mut self, record: &capture::Record, refused: Option<&str>, out: &mut dyn Write, errors: &mut dyn Write) -> io::Result<Outcome> {
         if !self.decoders.contains_key(&record.topic) {
             let options = match &self.plan {
                 None => options(self.arguments, &record.topic),
@@ -218,16 +251,14 @@ impl<'a> Converter<'a> {
                     Some(options) => options,
                     None => {
                         self.counts.ignored += 1;
-                        return writeln!(errors, "{}: the topology has no table of that topic", printable(&record.topic));
+                        return writeln!(errors, "{}: the topology has no table of that topic", printable(&record.topic)).map(|()| Outcome::Done);
                     }
                 },
             };
             let _ = self.decoders.insert(record.topic.clone(), Decoder::new(options));
         }
-        let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(()) };
-        let timestamp = record.timestamp.and_then(|millis| millis.checked_mul(1_000));
-        let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let input = Record { offset: record.offset, key, value, headers: Some(record), timestamp };
+        let Some(decoder) = self.decoders.get_mut(&record.topic) else { return Ok(Outcome::Done) };
+        let input = ahead::input(record);
         let mut unasked = None;
         while let (Some(registry), Some(id)) = (&self.registry, decoder.wanted(&input)) {
             match registry.get(id) {
@@ -240,17 +271,18 @@ impl<'a> Converter<'a> {
         }
         if let Some(why) = unasked {
             self.counts.rejected += 1;
-            return writeln!(errors, "{}/{}@{}: {}", printable(&record.topic), record.partition, record.offset, printable(&why));
+            let place = (printable(&record.topic), record.partition, record.offset);
+            return writeln!(errors, "{}/{}@{}: {}", place.0, place.1, place.2, printable(&why)).map(|()| Outcome::Done);
         }
+        let infers = decoder.options().infer;
         let decoded = decoder.decode(input);
         let rejected = match decoded {
             Ok(Decoded::Ignored(ignored)) => {
                 self.counts.ignored += 1;
-                return if self.arguments.explain {
-                    writeln!(out, "{}@{}: ignored, {}", printable(&record.topic), record.offset, ignored.name())
-                } else {
-                    Ok(())
-                };
+                if self.arguments.explain {
+                    writeln!(out, "{}@{}: ignored, {}", printable(&record.topic), record.offset, ignored.name())?;
+                }
+                return Ok(Outcome::Done);
             }
             Ok(Decoded::Changes(changes)) => {
                 self.text.clear();
@@ -266,15 +298,23 @@ impl<'a> Converter<'a> {
                     Ok(()) => {
                         self.counts.changes += count;
                         out.write_all(self.text.as_bytes())?;
-                        return if self.arguments.explain { explain(&decoder.explain(&input, &connector), out) } else { Ok(()) };
+                        if self.arguments.explain {
+                            explain(&decoder.explain(&input, &connector), out)?;
+                        }
+                        return Ok(Outcome::Done);
                     }
                     Err(error) => format!("internal: {error}"),
                 }
             }
+            Err(reject) if infers && reject.code == Code::TypesMissing => match refused {
+                None => return Ok(Outcome::Untyped),
+                Some(refused) => format!("{reject}{refused}"),
+            },
             Err(reject) => reject.to_string(),
         };
         self.counts.rejected += 1;
-        writeln!(errors, "{}/{}@{}: {}", printable(&record.topic), record.partition, record.offset, printable(&rejected))
+        writeln!(errors, "{}/{}@{}: {}", printable(&record.topic), record.partition, record.offset, printable(&rejected))?;
+        Ok(Outcome::Done)
     }
 }
 
@@ -309,6 +349,7 @@ fn options(arguments: &Arguments, topic: &str) -> Options {
     let mut options = Options::new(table);
     options.types = arguments.types.as_ref().map(|Types(types)| types.clone()).unwrap_or_default();
     options.primary_key = (!arguments.key.is_empty()).then(|| arguments.key.clone());
+    options.infer = arguments.dialect != Some(Dialect::Mongodb);
     if let Some(dialect) = arguments.dialect {
         options.dialect = dialect;
         options.types_are_columns = true;
@@ -334,6 +375,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Whole,
     TooLong,
@@ -449,6 +491,31 @@ mod tests {
         assert_eq!(said[0], "  read as plain in json; types: declared types; ordered by its offset, within the epoch of its source", "{errors}");
         assert_eq!(said[3], "  gone  date   declared, and not in the row: NULL in a new row, kept in an update");
         assert!(dialect("plane").is_err_and(|why| why.contains("plain, mongodb")));
+    }
+
+    #[test]
+    fn types_that_nobody_says_are_inferred_from_the_whole_input() {
+        let mut a = arguments("x=text");
+        (a.dialect, a.types, a.explain) = (Some(Dialect::Plain), None, true);
+        let input = [r#"{"id":7,"n":1,"v":null}"#, r#"{"id":7,"n":2}"#, r#"{"id":7,"n":2.5,"v":"a"}"#];
+        let lines: String = (0..).zip(input).map(|(offset, value)| line(offset, value)).collect();
+        let (out, errors, counts) = convert(&a, &lines);
+        assert_eq!((counts.changes, errors.as_str()), (3, ""), "{out}");
+        assert!(out.starts_with(r#"{"table":"t","op":"u","#) && out.contains(r#""after":{"id":7,"n":"1","v":null}"#), "{out}");
+        let said: Vec<&str> = out.lines().skip(1).take(4).collect();
+        assert_eq!(
+            said,
+            [
+                "  read as plain in json; types: inferred types; ordered by its offset, within the epoch of its source",
+                "  id  int64    key, inferred, as its kind is written in JSON",
+                "  n   numeric  inferred, as its kind is written in JSON",
+                "  v   text     inferred, as its kind is written in JSON",
+            ]
+        );
+        // A key that may be a float has no type, and that is said.
+        let (_, errors, counts) = convert(&a, &line(1, r#"{"id":7.5,"n":1}"#).replace(r#"{\"id\":7}"#, r#"{\"id\":7.5}"#));
+        assert_eq!(counts.rejected, 1);
+        assert!(errors.contains("types.missing") && errors.contains("key column \"id\" has numbers with a fraction"), "{errors}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use landfall_topology::plan::{RegistryPlan, StoreKind, TablePlan, cursors_topic}
 use serde::Serialize;
 
 use super::paper::{Field, Mood, Paper, counted, printable};
+use super::status::inferred_text;
+use crate::log::control;
 use crate::log::topics::TIMEOUT;
 use crate::log::voice;
 use crate::registry::Client;
@@ -65,7 +67,11 @@ impl Finding {
 /// Asks Kafka and every store of a plan.
 pub fn ask(plan: &Plan) -> Vec<Finding> {
     let mut findings = match cluster(plan) {
-        Ok(cluster) => kafka(plan, &cluster),
+        Ok(cluster) => {
+            let mut findings = kafka(plan, &cluster);
+            findings.extend(inferred(plan, &cluster));
+            findings
+        }
         Err(finding) => vec![finding],
     };
     findings.extend(plan.kafka.registry.as_ref().map(registry));
@@ -118,6 +124,38 @@ fn registry(plan: &RegistryPlan) -> Finding {
         Ok(_) => Finding::new(Standing::Good, subject, "answers"),
         Err(why) => Finding::new(Standing::Bad, subject, why).hint("is it running there, and do `kafka.registry` and its login fit it?"),
     }
+}
+
+/// The types that were inferred for the tables so far.
+fn inferred(plan: &Plan, cluster: &Cluster) -> Vec<Finding> {
+    let topic = plan.control_topic();
+    if !cluster.topics.contains_key(&topic) {
+        return Vec::new();
+    }
+    match control::load(&plan.kafka, &topic) {
+        Err(error) => vec![Finding::new(Standing::Odd, format!("topic {topic}"), format!("cannot be read: {error}"))],
+        Ok(control) => {
+            let expansion = plan.expand(cluster.topics.keys().map(String::as_str));
+            let tables = plan.tables.iter().chain(&expansion.tables);
+            tables.filter_map(|table| Some(types(table, control.types.get(&table.id)?))).collect()
+        }
+    }
+}
+
+/// What is settled of a table, as a topology would declare it; a declared type that is another says so.
+fn types(table: &TablePlan, settled: &control::Types) -> Finding {
+    let subject = format!("types of {}", table.id);
+    let declared = |column: &String| table.types.iter().find(|(name, _)| name == column).map(|(_, ty)| *ty);
+    let others: Vec<String> = settled
+        .iter()
+        .filter_map(|(column, ty)| Some((column, ty, declared(column).filter(|other| other != ty)?)))
+        .map(|(column, ty, other)| format!("{column} was {ty} and is declared {other}"))
+        .collect();
+    if others.is_empty() {
+        return Finding::new(Standing::Good, subject, format!("inferred: {}", inferred_text(settled)));
+    }
+    Finding::new(Standing::Odd, subject, format!("inferred: {}; {}", inferred_text(settled), others.join(", ")))
+        .hint("what is declared wins; where rows of the inferred type have been written, the table stops by the name of schema.type_changed")
 }
 
 fn broker_names(plan: &Plan) -> String {
@@ -236,6 +274,7 @@ fn file(path: &Path, limits: &Limits) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use landfall_schemas::LogicalType;
     use landfall_topology::{Document, LookupError, check};
 
     use super::super::paper::printed;
@@ -289,6 +328,17 @@ mod tests {
         assert_eq!(found(&ours), (Standing::Good, "6 partitions".to_owned()));
         assert_eq!(found(&ours[..2]).0, Standing::Bad);
         assert_eq!(found(&[("shop.orders", 6), ("shop.orders.latest", 5), ours[2]]), (Standing::Bad, "has 5 partitions, the log has 6".to_owned()));
+    }
+
+    #[test]
+    fn inferred_types_are_told_and_so_is_a_declared_one_that_is_another() {
+        let plan = plan("  - { id: o, source: db, schema: public, name: o, columns: { types: { num: numeric } } }\n");
+        let settled = |ty| vec![("id".to_owned(), LogicalType::Int64), ("num".to_owned(), ty)];
+        let found = types(&plan.tables[0], &settled(LogicalType::Numeric));
+        assert_eq!((found.standing, found.message.as_str()), (Standing::Good, "inferred: { id: int64, num: numeric }"));
+        let found = types(&plan.tables[0], &settled(LogicalType::Int64));
+        assert_eq!(found.standing, Standing::Odd);
+        assert!(found.message.ends_with("; num was int64 and is declared numeric"), "{found:?}");
     }
 
     #[test]

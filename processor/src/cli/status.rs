@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use landfall_schemas::LogicalType;
 
 use super::http::{self, HttpError};
 use super::paper::{Field, Mood, Output, Paper, counted, grouped, printable};
@@ -102,6 +103,13 @@ fn show(status: &Status, output: Output, paper: &mut Paper<'_>) -> std::io::Resu
             }
         }
     }
+    if !status.inferred.is_empty() {
+        paper.line("")?;
+        paper.title("types inferred from records, as `columns: { types: … }` would declare them")?;
+        for (table, types) in &status.inferred {
+            paper.indented("  ", &printable(&format!("{table}: {}", inferred_text(types))))?;
+        }
+    }
     if !status.open_letters.is_empty() {
         paper.line("")?;
         let rows = status.open_letters.iter().flat_map(|(table, codes)| {
@@ -114,6 +122,18 @@ fn show(status: &Status, output: Output, paper: &mut Paper<'_>) -> std::io::Resu
         paper.line("`landfall dead-letters list` shows them, `replay` and `drop` settle them")?;
     }
     Ok(())
+}
+
+/// Columns and types as a topology file has them.
+pub(super) fn inferred_text(types: &[(String, LogicalType)]) -> String {
+    let plain =
+        |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    // Words that YAML takes for something else, and everything that is no plain word, stand between quotes.
+    let is_word =
+        |name: &str| plain(name) && !["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&name.to_ascii_lowercase().as_str());
+    let name = |name: &str| if is_word(name) { name.to_owned() } else { serde_json::Value::from(name).to_string() };
+    let entries: Vec<String> = types.iter().map(|(column, ty)| format!("{}: {ty}", name(column))).collect();
+    format!("{{ {} }}", entries.join(", "))
 }
 
 fn replica(replica: &Replica) -> [Field; 7] {
@@ -165,6 +185,7 @@ fn source(topic: &str, partitions: &BTreeMap<i32, SourcePartition>) -> [Field; 5
         (0, None) if partitions.is_empty() => "no partition here".into(),
         (0, None) => Field::of("reading", Mood::Good),
         (0, Some(reason)) if reason.code.starts_with("registry.") => Field::of("waiting for the registry", Mood::Odd),
+        (0, Some(reason)) if reason.code.starts_with("types.") => Field::of("inferring types", Mood::Odd),
         (0, Some(_)) => Field::of("waiting", Mood::Odd),
         (n, _) => Field::of(format!("{n} stopped"), Mood::Bad),
     };
@@ -250,6 +271,7 @@ mod tests {
             sources: BTreeMap::from([("shop.public.orders".to_owned(), source)]),
             replicas: BTreeMap::from([("serving.orders".to_owned(), serving), ("warehouse.orders".to_owned(), warehouse)]),
             parts: BTreeMap::new(),
+            inferred: BTreeMap::from([("events".to_owned(), vec![("id".to_owned(), LogicalType::Int64), ("on".to_owned(), LogicalType::Text)])]),
             dead_letters: BTreeMap::from([("json.invalid".to_owned(), 3)]),
             open_letters: BTreeMap::from([("orders".to_owned(), BTreeMap::from([("json.invalid".to_owned(), 2), ("parked".to_owned(), 12)]))]),
             parked_keys: BTreeMap::from([("orders".to_owned(), 1)]),
@@ -275,6 +297,9 @@ stopped, somebody must act
   replica warehouse.orders partitions 0, 1: binding.table_exists
     table \"orders\" exists and is not ours
     hint: rename it
+
+types inferred from records, as `columns: { types: … }` would declare them
+  events: { id: int64, \"on\": text }
 
 dead letters of table  code          open
 orders                 json.invalid     2

@@ -1,10 +1,16 @@
-//! The control topic `<topology>.control`: what must be known about sources before their first record is read.
+//! The control topic `<topology>.control`: what must be known about sources and tables before their first record is.
 //!
 //! Compacted, one JSON record per source topic: its incarnation, its partition count, and its epochs with the first offset of each
 //! (ARCHITECTURE.md, Epoch). It is written before the first record of an epoch is.
+//!
+//! Beside them stand the types that were inferred for columns of tables, each before the first record that uses it. The topic has one partition, so
+//! there is one order for everybody, and the first type of a column is the one that counts: whoever settles some writes what it found and then
+//! reads what is so. Compaction would keep the last record of a key instead, so each of these has a key of its own.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 
+use landfall_schemas::LogicalType;
 use landfall_schemas::value::push_hex;
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::error::KafkaError;
@@ -108,26 +114,86 @@ impl Source {
     }
 }
 
-fn hex(bytes: &[u8; 16]) -> String {
+fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     push_hex(&mut text, bytes);
     text
 }
 
-/// Reads the control topic: the latest record of each source topic.
-pub fn load(kafka: &KafkaPlan, topic: &str) -> Result<BTreeMap<String, Source>, KafkaError> {
-    let mut sources = BTreeMap::new();
-    read_to_end(kafka, topic, |_, value| {
-        if let Some(source) = value.and_then(|v| serde_json::from_slice::<Source>(v).ok()) {
-            let _ = sources.insert(source.topic.clone(), source);
+/// Types that somebody found for columns of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settling {
+    /// Id of the table.
+    pub table: String,
+    /// Its columns by their names in the source, and their types.
+    pub settled: Types,
+}
+
+/// Columns and their types, in the order in which they were settled.
+pub type Types = Vec<(String, LogicalType)>;
+
+impl Settling {
+    /// A key that no other record has; source topics, by which the others go, have no such name.
+    pub fn key(&self) -> String {
+        let chance = [0_u8, 1].map(|turn| RandomState::new().hash_one((&self.table, turn)));
+        format!("types/{}/{:016x}{:016x}", self.table, chance[0], chance[1])
+    }
+}
+
+/// What the control topic says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// The latest record of each source topic.
+    pub sources: BTreeMap<String, Source>,
+    /// What is settled of each table: the first type of each column.
+    pub types: BTreeMap<String, Types>,
+}
+
+impl Control {
+    /// Takes in the next record. What is none of these is a newer build's.
+    fn take(&mut self, value: &[u8]) {
+        if let Ok(source) = serde_json::from_slice::<Source>(value) {
+            let _ = self.sources.insert(source.topic.clone(), source);
+        } else if let Ok(Settling { table, settled }) = serde_json::from_slice(value) {
+            let types = self.types.entry(table).or_default();
+            for (column, ty) in settled {
+                if !types.iter().any(|(known, _)| *known == column) {
+                    types.push((column, ty));
+                }
+            }
         }
-    })?;
-    Ok(sources)
+    }
+}
+
+/// Reads the control topic to the end that it has now.
+pub fn load(kafka: &KafkaPlan, topic: &str) -> Result<Control, KafkaError> {
+    let mut control = Control::default();
+    read_to_end(kafka, topic, |_, value| value.into_iter().for_each(|value| control.take(value)))?;
+    Ok(control)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_type_of_a_column_counts_whoever_settled_it() {
+        let settling = |columns: &[(&str, LogicalType)]| Settling {
+            table: "t".into(),
+            settled: columns.iter().map(|(name, ty)| ((*name).to_owned(), *ty)).collect(),
+        };
+        let (mine, yours) =
+            (settling(&[("a", LogicalType::Int64)]), settling(&[("b", LogicalType::Text), ("a", LogicalType::Numeric), ("c", LogicalType::Bool)]));
+        let mut control = Control::default();
+        for settling in [&mine, &yours, &mine] {
+            control.take(&serde_json::to_vec(settling).expect("text"));
+        }
+        control.take(br#"{"of":"a newer build"}"#);
+        let expected = [("a".to_owned(), LogicalType::Int64), ("b".to_owned(), LogicalType::Text), ("c".to_owned(), LogicalType::Bool)];
+        assert_eq!(control.types.get("t").map(Vec::as_slice), Some(&expected[..]));
+        assert_ne!(mine.key(), mine.key(), "compaction keeps both");
+        assert!(control.sources.is_empty());
+    }
 
     #[test]
     fn epochs_begin_at_their_offsets() {

@@ -62,6 +62,11 @@ impl Shape {
         }
     }
 
+    /// The widest schema, where it is known.
+    pub fn schema(&self) -> Option<&Arc<TableSchema>> {
+        self.widest.as_ref()?.schema.as_ref()
+    }
+
     /// Judges the schema of a row at a position; what is refused is not remembered.
     pub fn judge(&mut self, fingerprint: Fingerprint, schema: &Arc<TableSchema>, sequence: &[u8]) -> Result<(), Evolution> {
         let Some(widest) = self.widest.as_ref() else {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::dead_letter::PARKED;
 use crate::land::partition::{Counts, SUPERSEDED};
 use crate::normalise::quarantine::Tally;
-use landfall_schemas::Op;
+use landfall_schemas::{LogicalType, Op};
 
 /// Why something stands still, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +112,9 @@ pub struct Status {
     /// Parts of the process that stand still as a whole, such as `store local`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, Standstill>,
+    /// Column types that were inferred, by table; columns go by their names in the source, in the order in which they were settled.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inferred: BTreeMap<String, Vec<(String, LogicalType)>>,
     /// Dead letters written by this process, by reason.
     pub dead_letters: BTreeMap<String, u64>,
     /// Open dead letters of the source partitions of this process, by table and reason.
@@ -271,6 +274,11 @@ impl Observer {
             tracing::info!(topic, partition, format, "format of the values");
             p.format = Some(format.to_owned());
         }
+    }
+
+    /// Column types of a table were inferred and are settled.
+    pub fn inferred(&self, table: &str, types: &[(String, LogicalType)]) {
+        let _ = self.lock().inferred.insert(table.to_owned(), types.to_vec());
     }
 
     /// The group gave or took partitions.

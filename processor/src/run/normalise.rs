@@ -25,7 +25,7 @@ use super::registry::{Registry, Wanted};
 use super::{Named, Shared, Stopping};
 use crate::fault;
 use crate::log::client;
-use crate::log::control::{self, Source};
+use crate::log::control::{self, Source, Types};
 use crate::log::headers::MessageHeaders;
 use crate::log::producer::{Outgoing, Producer, Sent};
 use crate::log::topics::Topics;
@@ -34,10 +34,12 @@ use crate::normalise::partition::{Item, Outcome, Partition};
 use crate::normalise::quarantine::Digest;
 use crate::normalise::{Destination, Outbox};
 use crate::observe::Reason;
+use inference::Inference;
 use letters::Letters;
 use rebalance::{Begin, ByCommit, Consumer, Event, add};
 use sources::{Input, changed_reason};
 
+mod inference;
 mod letters;
 pub(crate) mod options;
 mod rebalance;
@@ -74,6 +76,12 @@ pub enum SessionError {
     /// Topics could not be described.
     #[error(transparent)]
     Describe(#[from] crate::log::incarnation::DescribeError),
+    /// Types cannot be inferred any more: the thread that does ended, which only a defect can bring about.
+    #[error("nobody infers types any more")]
+    Inference,
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
     /// The schema registry's client could not be made.
     #[error("the schema registry cannot be used: {0}")]
     Registry(String),
@@ -88,6 +96,10 @@ struct Owned {
     read: u64,
     /// What it waits for of the registry, at this offset.
     wants: Option<(Wanted, i64)>,
+    /// It waits for types that are to be settled.
+    waits_for_types: bool,
+    /// The record that it asked types for last, and how many there were then.
+    asked_types: Option<(i64, usize)>,
     /// Where the group stands.
     committed: i64,
     /// Whether later events of a key wait behind one that is a dead letter.
@@ -119,6 +131,9 @@ struct Session<'a> {
     published: HashSet<Fingerprint>,
     pins: BTreeMap<String, Source>,
     registry: Option<Registry>,
+    inference: Inference,
+    /// What is settled of columns' types, by table.
+    types: BTreeMap<String, Types>,
     letters: Letters,
     outbox: Outbox,
     /// The value of the record that is handed over, where it is framed.
@@ -146,12 +161,13 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
     let topics = Topics::connect(&plan.kafka, shared.identity)?;
     super::ensure_topics(plan, &topics)?;
     shared.contracts.sync(&plan.kafka, &plan.schemas_topic())?;
-    let pins = control::load(&plan.kafka, &plan.control_topic())?;
+    let pins = control::load(&plan.kafka, &plan.control_topic())?.sources;
     let member = Member::new(ByCommit::default());
     let group = format!("{}.normalise", plan.topology);
     let consumer: Consumer = client::source_member(&plan.kafka, &group).create_with_context(member.clone())?;
     let producer = Producer::new(&plan.kafka)?;
     let registry = plan.kafka.registry.as_ref().map(|r| Registry::start(r, Instant::now())).transpose().map_err(SessionError::Registry)?;
+    let inference = Inference::start(&plan.kafka, plan.control_topic())?;
     let letters = Letters::begin(&plan.kafka, plan.dead_letters_topic())?;
     let mut session = Session {
         shared,
@@ -167,6 +183,8 @@ fn session(shared: &Shared, stopping: &Stopping, pause: &mut super::Pause) -> Re
         published: HashSet::new(),
         pins,
         registry,
+        inference,
+        types: BTreeMap::new(),
         letters,
         outbox: Outbox::default(),
         framed: Vec::new(),
@@ -213,6 +231,7 @@ impl Session<'_> {
             self.handle_events(consumer)?;
             self.take_acks(Duration::ZERO)?;
             self.take_schemas(consumer)?;
+            self.take_types(consumer)?;
             self.follow_letters(consumer)?;
             self.flush_counts();
             if committed.elapsed() >= COMMIT_EVERY {
@@ -261,6 +280,7 @@ impl Session<'_> {
                 }
                 Event::Identified(topic, incarnation) => self.identified(consumer, &topic, incarnation)?,
                 Event::Assigned(partitions) => {
+                    self.follow_types()?;
                     for begin in partitions {
                         self.assign(consumer, begin)?;
                     }
@@ -308,8 +328,21 @@ impl Session<'_> {
         let _ = list.add_partition(&name.0, name.1);
         consumer.resume(&list)?;
         let _ = self.by_name.insert(name.clone(), slot);
-        let owned =
-            Owned { name, core, table, stopped: false, changes: [0; 6], read: 0, wants: None, committed, parks, is_full: false, is_told: false };
+        let owned = Owned {
+            name,
+            core,
+            table,
+            stopped: false,
+            changes: [0; 6],
+            read: 0,
+            wants: None,
+            waits_for_types: false,
+            asked_types: None,
+            committed,
+            parks,
+            is_full: false,
+            is_told: false,
+        };
         let _ = self.owned.insert(slot, owned);
         if let Some(reason) = refused {
             self.stop(consumer, slot, reason)?;
@@ -320,7 +353,7 @@ impl Session<'_> {
     fn record(&mut self, consumer: &Consumer, message: &BorrowedMessage<'_>, now: Duration) -> Result<(), SessionError> {
         let Some(slot) = self.by_name.get(&Named(message.topic(), message.partition())).copied() else { return Ok(()) };
         let Some(owned) = self.owned.get_mut(&slot) else { return Ok(()) };
-        if owned.stopped || owned.wants.is_some() || owned.is_full {
+        if owned.stopped || owned.wants.is_some() || owned.waits_for_types || owned.is_full {
             return Ok(());
         }
         let Some(input) = self.inputs.get_mut(&owned.name.0) else { return Ok(()) };
@@ -346,7 +379,14 @@ impl Session<'_> {
             self.shared.observer.source_format(&owned.name.0, partition, format);
         }
         input.decoder.epoch = input.pinned.epoch(partition, offset);
+        let infers = input.decoder.options().infer;
         let decoded = input.decoder.decode(record);
+        let decoded = match decoded {
+            Err(reject) if infers && reject.code == dialect::Code::TypesMissing => {
+                return self.await_types(consumer, slot, message, &reject.reason);
+            }
+            decoded => decoded,
+        };
         if let Ok(Decoded::Changes(changes)) = &decoded
             && let Some(wanted) = unregistered(self.plan, &mut self.registry, &self.tables[owned.table].log, changes)
         {

@@ -20,6 +20,7 @@ use crate::contract::{self, Fingerprint};
 use crate::json::JsonStr;
 use crate::sequence::Sequence;
 use crate::table::{ColumnSet, TableSchema};
+use crate::types::LogicalType;
 use crate::wire::Reader;
 use keys::KeyDocument;
 use mongodb::Documents;
@@ -77,6 +78,8 @@ pub struct Decoder {
     plans: Recent<(u32, u32, Planned)>,
     /// Plans of rows without: names of the row's members, the key's number.
     bare_plans: Recent<(Vec<String>, u32, Planned)>,
+    /// Plans of rows whose types were inferred: the columns of the record key that stand beside them, the key's number.
+    open_plans: Recent<(Vec<String>, u32, Planned)>,
     /// Plans of records that say nothing but a key: the key's number.
     key_plans: Recent<(u32, Planned)>,
     /// Plans of Canal's rows, by the texts of their types and their key.
@@ -126,6 +129,7 @@ impl Decoder {
             registry,
             plans: Recent::default(),
             bare_plans: Recent::default(),
+            open_plans: Recent::default(),
             key_plans: Recent::default(),
             canal_plans: Recent::default(),
             more: Vec::new(),
@@ -256,7 +260,9 @@ impl Decoder {
             Dialect::Canal => "the types that its message names",
             Dialect::Mongodb => "declared types, and what each value says of itself",
             _ if self.plans.first().is_some_and(|(_, _, plan)| is_last(plan)) => "its schema part",
-            _ => "declared types",
+            _ if self.options.inferred.is_empty() => "declared types",
+            _ if self.options.types.is_empty() => "inferred types",
+            _ => "declared types, the others inferred",
         };
         text.to_owned()
     }
@@ -264,6 +270,19 @@ impl Decoder {
     /// How many values had a fraction of a second that was finer than their type's micros, since this was asked last.
     pub fn take_cut(&mut self) -> u64 {
         std::mem::take(&mut self.writer.unpacked.cut)
+    }
+
+    /// Takes in the types that have been settled for the table so far, in their order; those that were known before are among them.
+    pub fn settle(&mut self, inferred: &[(String, LogicalType)]) {
+        if self.options.inferred == inferred {
+            return;
+        }
+        inferred.clone_into(&mut self.options.inferred);
+        self.bare_keys = Recent::default();
+        self.scalar_shape = None;
+        self.bare_plans = Recent::default();
+        self.open_plans = Recent::default();
+        self.key_plans = Recent::default();
     }
 
     /// Takes in what the registry says of an id.

@@ -5,7 +5,7 @@
 use super::decoder::Decoder;
 use super::field::{BinaryStrings, DecimalStrings, ElementWire, Field, MICROS, MILLIS, Wire, WireOf};
 use super::plan::{Beside, Plan, Substitute};
-use super::{Dialect, Options, Order, Record, declared_type};
+use super::{Dialect, Options, Order, Record, declared_type, inferred_type};
 use crate::types::LogicalType;
 
 /// What a record was read by.
@@ -79,16 +79,23 @@ fn order(options: &Options, record: &Record<'_>, connector: &str) -> &'static st
 
 /// The rule of a field in words.
 fn rule(options: &Options, plan: &Plan, member: usize, field: &Field) -> String {
-    let Some(wire) = field.wire else { return "left out".to_owned() };
+    let Some(wire) = field.wire else {
+        return if field.is_untyped { "no column yet: nothing but NULL was seen" } else { "left out" }.to_owned();
+    };
     let present = plan.present().len();
     let mut text = match plan.beside().get(member.wrapping_sub(present)) {
         Some(Beside::Key(_)) => "the record key's, ".to_owned(),
         Some(Beside::Header(name)) => format!("header {name:?}, "),
-        None if member >= present => return "declared, and not in the row: NULL in a new row, kept in an update".to_owned(),
+        None if member >= present => {
+            let how = if inferred_type(options, &field.name).is_some() { "inferred" } else { "declared" };
+            return format!("{how}, and not in the row: NULL in a new row, kept in an update");
+        }
         None => String::new(),
     };
     if declared_type(options, &field.name).is_some() {
         text.push_str("declared, ");
+    } else if wire == Wire::Literal {
+        text.push_str("inferred, ");
     }
     text.push_str(&wire_text(wire, field.ty));
     text.push_str(match options.substitute(&field.name) {
@@ -130,6 +137,7 @@ fn wire_text(wire: Wire, ty: LogicalType) -> String {
         WireOf::Iso => "ISO 8601".to_owned(),
         WireOf::Bits => "bits, the lowest byte first".to_owned(),
         WireOf::Geometry => "well-known binary with its reference system".to_owned(),
+        WireOf::Literal => "as its kind is written in JSON".to_owned(),
         WireOf::Extended => "extended JSON, which says its own type".to_owned(),
         WireOf::Array(element) => format!(
             "an array of: {}",

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use super::layout::Items;
 use super::plan::MOVED_FREELY;
 use super::reject::Fault;
-use super::{extended, geometry, temporal};
+use super::{extended, geometry, literal, temporal};
 use crate::decimal::{self, Decimal};
 use crate::json::{self, JsonStr, Scanner, Token};
 use crate::row;
@@ -73,6 +73,8 @@ pub(super) enum WireOf<A> {
     Geometry,
     /// A value of MongoDB's documents, which says its own type.
     Extended,
+    /// No schema part, and nothing declared: exactly the kinds of values that the type was inferred from.
+    Literal,
     /// Elements, one behind the other.
     Array(A),
     /// No schema part: whatever a connector may write for the declared type.
@@ -108,6 +110,7 @@ macro_rules! same {
             WireOf::Bits => WireOf::Bits,
             WireOf::Geometry => WireOf::Geometry,
             WireOf::Extended => WireOf::Extended,
+            WireOf::Literal => WireOf::Literal,
             WireOf::Declared { decimal_strings, binary_strings, zero_dates } => WireOf::Declared { decimal_strings, binary_strings, zero_dates },
             $array => $otherwise,
         })
@@ -163,12 +166,19 @@ pub(super) struct Field {
     pub(super) ty: LogicalType,
     /// What the source says.
     pub(super) nullable: bool,
+    /// Whether its type is to be inferred and is not known yet: no column, as long as nothing stands there but NULL.
+    pub(super) is_untyped: bool,
 }
 
 impl Field {
     pub(super) fn new(name: String, wire: Option<Wire>, ty: LogicalType, nullable: bool) -> Self {
         let quoted = format!("{}:", serde_json::Value::from(name.as_str()));
-        Self { name, quoted, wire, ty, nullable }
+        Self { name, quoted, wire, ty, nullable, is_untyped: false }
+    }
+
+    /// A member that nothing is known of yet.
+    pub(super) fn untyped(name: String) -> Self {
+        Self { is_untyped: true, ..Self::new(name, None, LogicalType::Text, true) }
     }
 
     pub(super) fn is_named(&self, name: &JsonStr<'_>) -> bool {
@@ -197,7 +207,7 @@ impl Placeholder {
 
     /// Whether a value is the marker. Strings in columns of every type but bytes carry the text, bytes the text or what bytes are written as, arrays
     /// the text as their only element.
-    fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
+    pub(super) fn stands_at(&self, token: &Token<'_>, wire: Wire, ty: LogicalType) -> bool {
         // What it is written as is never shorter than it is.
         let is_shorter = matches!(token, Token::String(s) if s.raw.len() < self.text.len());
         if is_shorter || self.text.is_empty() {
@@ -207,7 +217,7 @@ impl Placeholder {
             (Token::String(s), Wire::Bytes(strings)) => self.is_bytes(s, strings),
             (Token::String(s), Wire::Bits) => self.is_bytes(s, BinaryStrings::Base64),
             (Token::String(s), Wire::Declared { binary_strings, .. }) if ty == LogicalType::Bytes => self.is_bytes(s, binary_strings),
-            (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Declared { .. }) => s.is(&self.text),
+            (Token::String(s), Wire::Text | Wire::Json | Wire::DecimalText | Wire::Literal | Wire::Declared { .. }) => s.is(&self.text),
             (Token::String(s), Wire::Array(_)) => s.is(&self.text),
             (Token::Object(_), Wire::Geometry) => {
                 matches!(geometry::members(token), Ok(Some((wkb, _))) if self.is_bytes(&wkb, BinaryStrings::Base64))
@@ -424,6 +434,7 @@ fn read_present<'s>(wire: Wire, ty: LogicalType, token: Token<'s>, unpacked: &'s
             Value::Bytes(bytes)
         }
         Wire::Extended => extended::read(ty, token, unpacked)?,
+        Wire::Literal => literal::read(ty, token, unpacked)?,
         Wire::Array(wire) => json_array(ty, &token, unpacked, |token, ty, unpacked, out| {
             // A marker stands for the whole array, never for an element.
             put_element(ty, read_present(wire.widen(), ty, token, unpacked)?, out)
@@ -581,7 +592,7 @@ fn string<'a>(token: &Token<'a>) -> Result<JsonStr<'a>, Fault> {
     if let Token::String(s) = token { Ok(*s) } else { Err(Fault::Kind) }
 }
 
-fn text<'s>(s: JsonStr<'s>, scratch: &'s mut String) -> Result<&'s str, Fault> {
+pub(super) fn text<'s>(s: JsonStr<'s>, scratch: &'s mut String) -> Result<&'s str, Fault> {
     s.text(scratch).ok_or(Fault::Surrogate)
 }
 
@@ -594,7 +605,7 @@ fn signed(digits: &str) -> Result<i64, Fault> {
     digits.parse().map_err(|_| if is_whole(digits) { Fault::Range } else { Fault::Kind })
 }
 
-fn integer(digits: &str) -> Result<Value<'static>, Fault> {
+pub(super) fn integer(digits: &str) -> Result<Value<'static>, Fault> {
     if let Ok(v) = digits.parse() {
         return if digits.starts_with('+') { Err(Fault::Kind) } else { Ok(Value::Int(v)) };
     }
@@ -605,7 +616,7 @@ fn integer(digits: &str) -> Result<Value<'static>, Fault> {
 }
 
 /// Case DEC-05: the JSON converter writes what JSON has no number for as a string.
-fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -> bool) -> Result<F, Fault> {
+pub(super) fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -> bool) -> Result<F, Fault> {
     match token {
         Token::Number(digits) => {
             let v = digits.parse::<F>().map_err(|_| Fault::Kind)?;
@@ -622,7 +633,7 @@ fn float<F: std::str::FromStr + Copy>(token: &Token<'_>, is_finite: impl Fn(F) -
 }
 
 /// Case DEC-04: in string mode NaN and infinity are words of their own.
-fn decimal_text<'s>(digits: &str, ty: LogicalType, bytes: &'s mut Vec<u8>) -> Result<Value<'s>, Fault> {
+pub(super) fn decimal_text<'s>(digits: &str, ty: LogicalType, bytes: &'s mut Vec<u8>) -> Result<Value<'s>, Fault> {
     bytes.clear();
     if digits.len() > DECIMAL_PRECISION_MAX as usize {
         return Err(Fault::Range);

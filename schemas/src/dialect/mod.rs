@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::change::{Change, Op};
 use crate::contract::Fingerprint;
+use crate::json::JsonStr;
 use crate::mask::Mask;
 use crate::table::{ColumnSet, TableSchema};
 use crate::types::LogicalType;
@@ -35,6 +36,7 @@ pub use crate::provenance::Dialect;
 pub use decoder::Decoder;
 pub use explain::{ColumnRule, Explanation};
 pub use field::{BinaryStrings, DecimalStrings};
+pub use inference::{Inferred, Members};
 pub use registered::Registered;
 pub use reject::{Code, Reject, RejectKind};
 pub use scalar::KeyFormat;
@@ -50,9 +52,12 @@ mod extended;
 mod field;
 mod flattened;
 mod geometry;
+mod inference;
 mod layout;
+mod literal;
 mod maxwell;
 mod members;
+mod open;
 mod plan;
 mod protobuf;
 mod registered;
@@ -111,6 +116,10 @@ pub struct Options {
     /// Declared types, in the order in which they were declared. Without a schema part they must cover every column; with one they override
     /// it where nothing is lost by that. Without a schema part and without `primary_key`, key columns are in this order too.
     pub types: Vec<(String, LogicalType)>,
+    /// Whether types that nobody says are inferred from records (`inference`) rather than refused, in JSON without a schema part.
+    pub infer: bool,
+    /// Types that were inferred and settled, in the order in which they were; each is a column, and declared types win. See [`Decoder::settle`].
+    pub inferred: Vec<(String, LogicalType)>,
     /// Whether the declared types are those of this table alone: what a record without a schema part lacks of them is a column all the same.
     pub types_are_columns: bool,
     /// Columns that are left out.
@@ -163,6 +172,8 @@ impl Options {
             table: table.into(),
             primary_key: None,
             types: Vec::new(),
+            infer: false,
+            inferred: Vec::new(),
             types_are_columns: false,
             exclude: Vec::new(),
             rename: Vec::new(),
@@ -212,6 +223,12 @@ impl Options {
         if let Some([name]) = self.primary_key.as_deref() { Some(name) } else { None }
     }
 
+    /// Whether a message of a topic that holds several tables is about this one.
+    fn is_wanted(&self, database: Option<JsonStr<'_>>, table: Option<JsonStr<'_>>) -> bool {
+        let fits = |wanted: &Option<String>, named: Option<JsonStr<'_>>| wanted.as_ref().zip(named).is_none_or(|(wanted, named)| named.is(wanted));
+        fits(&self.source_schema, database) && fits(&self.source_table, table)
+    }
+
     /// The name that a column has behind the decoder.
     fn renamed<'a>(&'a self, name: &'a str) -> &'a str {
         self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
@@ -236,6 +253,12 @@ impl Options {
 
 fn declared_type(options: &Options, column: &str) -> Option<LogicalType> {
     options.types.iter().find(|(name, _)| name == column).map(|(_, ty)| *ty)
+}
+
+/// The type that was inferred for a column, unless one is declared.
+fn inferred_type(options: &Options, column: &str) -> Option<LogicalType> {
+    let inferred = options.inferred.iter().find(|(name, _)| name == column).map(|(_, ty)| *ty);
+    inferred.filter(|_| declared_type(options, column).is_none())
 }
 
 /// Header of a delete that is half of a key change: the row's new key.

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 use super::Options;
 use super::field::{self, Datum, Field, Placeholder, Unpacked};
 use super::layout::Layout;
+use super::open::Open;
 use super::protobuf::Slot;
 use super::reject::{Code, Fault, Reject};
 use super::verbatim::Copied;
-use super::{avro, protobuf};
+use super::{avro, literal, protobuf};
 use crate::avro::Budget;
 use crate::contract::{self, Fingerprint};
 use crate::json::{Scanner, Token};
@@ -85,6 +86,8 @@ pub(super) struct Plan {
     lacking: usize,
     /// Where the first of these come from.
     beside: Vec<Beside>,
+    /// What of a row is no column, where rows have any of the members in any order.
+    pub(super) open: Option<Open>,
     /// Member → position in the key.
     key_positions: Vec<Option<usize>>,
     /// Names of the key columns in the source, in key order.
@@ -117,12 +120,23 @@ impl Plan {
         let (_, fingerprint) = contract::of(&schema);
         let key_positions = fields.iter().map(|f| f.wire.and(key.iter().position(|k| *k == f.name))).collect();
         let key_names = key.to_vec();
-        Ok(Self { fields, lacking, beside: Vec::new(), key_positions, key_names, copied, substitutes, schema: Arc::new(schema), fingerprint })
+        Ok(Self {
+            fields,
+            lacking,
+            beside: Vec::new(),
+            open: None,
+            key_positions,
+            key_names,
+            copied,
+            substitutes,
+            schema: Arc::new(schema),
+            fingerprint,
+        })
     }
 
     /// The same, where the first of the fields that rows lack stand beside them.
-    pub(super) fn with(self, beside: Vec<Beside>) -> Self {
-        Self { beside, ..self }
+    pub(super) fn with(self, beside: Vec<Beside>, open: Option<Open>) -> Self {
+        Self { beside, open, ..self }
     }
 
     /// Where the first of the fields come from that rows lack.
@@ -177,6 +191,8 @@ pub(super) enum Fit {
 pub(super) struct Row {
     pub(super) bytes: Vec<u8>,
     pub(super) unauthored: ColumnSet,
+    /// Columns of members that stand nowhere in the row, of those that were not sent.
+    absent: ColumnSet,
     key_spans: SmallVec<[(usize, usize); 4]>,
     column: usize,
 }
@@ -245,18 +261,32 @@ impl Row {
         }
     }
 
-    fn start(&mut self, plan: &Plan) {
+    pub(super) fn start(&mut self, plan: &Plan) {
         self.bytes.clear();
         self.unauthored.clear();
+        self.absent.clear();
         self.key_spans.clear();
         self.key_spans.resize(plan.schema.key().len(), (0, 0));
         self.column = 0;
     }
 
-    fn put(&mut self, plan: &Plan, member: usize, datum: Option<Datum<'_>>, writer: &mut Writer) -> Result<(), Reject> {
+    /// Writes the place of a member that stands nowhere in an open row.
+    pub(super) fn put_absent(&mut self, plan: &Plan, member: usize, writer: &mut Writer) -> Result<(), Reject> {
+        self.absent.insert(self.column);
+        self.put(plan, member, None, writer)
+    }
+
+    pub(super) fn put(&mut self, plan: &Plan, member: usize, datum: Option<Datum<'_>>, writer: &mut Writer) -> Result<(), Reject> {
         let field = &plan.fields[member];
-        let Some(wire) = field.wire else { return Ok(()) };
-        let fault = |fault: Fault| fault.reject(plan.schema.table(), &field.name, field.ty);
+        let Some(wire) = field.wire else {
+            return match &datum {
+                Some(datum) if field.is_untyped && !literal::says_nothing(datum, &writer.placeholder) => {
+                    Err(Reject::untyped(plan.schema.table(), [field.name.as_str()]))
+                }
+                _ => Ok(()),
+            };
+        };
+        let fault = |fault: Fault| field.reject(fault, plan.schema.table(), datum.as_ref());
         let start = self.bytes.len();
         let value = match datum {
             Some(datum) => field::read(wire, field.ty, datum, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
@@ -299,6 +329,9 @@ impl Row {
 
     /// Takes and writes a row whose members stand in the plan's order, all of them. Otherwise the scanner may stand anywhere in it.
     pub(super) fn write(&mut self, plan: &Plan, scanner: &mut Scanner<'_>, writer: &mut Writer) -> Result<Fit, Reject> {
+        if let Some(open) = &plan.open {
+            return self.write_open(plan, open, scanner, writer);
+        }
         self.start(plan);
         let json = |e| Reject::json("row", e);
         scanner.enter_object().map_err(json)?;
@@ -323,6 +356,7 @@ impl Row {
     /// The row is new, so it was never given a value for what it lacks: NULL, where it would else be what it was.
     pub(super) fn author_lacking(&mut self, plan: &Plan) {
         self.unauthored.truncate(plan.schema.columns().len() - plan.lacking);
+        self.unauthored.remove_all(&self.absent);
     }
 
     /// Fills in the columns that stand beside the row, once that has been written.
@@ -399,7 +433,13 @@ impl Row {
             Image::Json(text) => match self.write(plan, &mut Scanner::new(text), writer)? {
                 Fit::Written => Ok(()),
                 // It may hold the key alone.
-                Fit::OtherMembers => self.write_gathered(plan, text, writer),
+                Fit::OtherMembers => match &plan.open {
+                    Some(open) => {
+                        let tokens = open.gather(plan, text, writer)?;
+                        self.write_tokens(plan, tokens, writer)
+                    }
+                    None => self.write_gathered(plan, text, writer),
+                },
             },
             Image::Registered(bytes, layout) => self.write_registered(plan, layout, &mut Reader::new(bytes), &mut Budget::of(bytes.len()), writer),
         }
@@ -407,7 +447,11 @@ impl Row {
 
     /// Writes a row as it was before what altered it: the members of `old` where it has them, those of the row else.
     pub(super) fn write_former(&mut self, plan: &Plan, text: &str, old: &str, writer: &mut Writer) -> Result<(), Reject> {
-        let (tokens, former) = (gather(&plan.fields, text, "row")?, gather(&plan.fields, old, "row")?);
+        let gathered = |text| match &plan.open {
+            Some(open) => open.gather(plan, text, writer),
+            None => gather(&plan.fields, text, "row"),
+        };
+        let (tokens, former) = (gathered(text)?, gathered(old)?);
         self.start(plan);
         for (member, (token, former)) in tokens.into_iter().zip(former).enumerate() {
             self.put(plan, member, former.or(token).map(Datum::Json), writer)?;
@@ -511,7 +555,7 @@ impl Key {
         let missing = || Reject::new(Code::KeyMissing, format!("the record key lacks column {:?} of table {table:?}", field.name));
         let (Some((_, ty)), Some(wire), Some(datum)) = (plan.key_type(position), field.wire, datum) else { return Err(missing()) };
         let value = field::read(wire, ty, datum, &writer.placeholder, &mut writer.unpacked);
-        match value.map_err(|f| f.reject(table, &field.name, ty))? {
+        match value.map_err(|f| field.reject(f, table, Some(&datum)))? {
             Some(value) => {
                 spend(&mut writer.digits, ty, &value).map_err(|f| f.reject(table, &field.name, ty))?;
                 self.push(table, &field.name, ty, value)
@@ -521,7 +565,7 @@ impl Key {
     }
 }
 
-fn null_key(table: &str, column: &str) -> Reject {
+pub(super) fn null_key(table: &str, column: &str) -> Reject {
     Reject::new(Code::NullKey, format!("key column {column:?} of table {table:?} is NULL"))
 }
 

@@ -62,6 +62,8 @@ pub enum Code {
     ValueTooPrecise,
     /// A decimal whose scale is not told.
     ValueScale,
+    /// A value of another kind than those that its column's type was inferred from.
+    ValueNotAsInferred,
     /// Infinity in a type that has none.
     ValueInfinite,
     /// A key column that one record lacks, or whose value was not sent.
@@ -113,6 +115,7 @@ impl Code {
             Self::ValueOutOfRange => "value.out_of_range",
             Self::ValueTooPrecise => "value.too_precise",
             Self::ValueScale => "value.no_scale",
+            Self::ValueNotAsInferred => "value.not_as_inferred",
             Self::ValueInfinite => "value.infinite",
             Self::KeyMissing => "key.missing",
             Self::KeyColumnMissing => "schema.key_missing",
@@ -176,6 +179,13 @@ impl Reject {
     /// More members than a row may have.
     pub(super) fn too_many(part: &str, members: usize) -> Self {
         Self::new(Code::TooManyColumns, format!("a {part} has {members} columns or more, and {COLUMNS_MAX} are the most"))
+    }
+
+    /// Members whose types are to be inferred, and are not known yet.
+    pub(super) fn untyped<'n>(table: &str, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
+        let reason = format!("records of table {table:?} have no schema part, and no type is known yet for {}", super::list(&names));
+        Self::new(Code::TypesMissing, reason)
     }
 
     /// What becomes of the record.

@@ -15,6 +15,7 @@ mod bombs;
 mod case;
 pub(crate) mod corpus;
 mod encodings;
+mod inferred;
 mod log;
 mod measure;
 mod mutate;
@@ -159,6 +160,7 @@ targets! {
     plain: records::plain(),
     mongodb: records::mongodb(),
     record_keys: records::keys(),
+    inferred: inferred::target(),
     capture_lines: texts::capture_lines(),
     json_scanner: texts::json_scanner(),
     avro_schemas: texts::avro_schemas(),

@@ -24,8 +24,8 @@ use crate::{cases, plain};
 
 /// A topic as a decoder knows it.
 #[derive(Clone)]
-struct Topic {
-    options: Options,
+pub(super) struct Topic {
+    pub(super) options: Options,
     registry: Arc<BTreeMap<u64, Registered>>,
     records: Vec<capture::Record>,
 }
@@ -113,7 +113,7 @@ impl Topic {
         self
     }
 
-    fn cases(&self, variant: usize) -> impl Iterator<Item = Case> {
+    pub(super) fn cases(&self, variant: usize) -> impl Iterator<Item = Case> {
         let header = |record: &capture::Record, name| record.header(name).map(<[u8]>::to_vec);
         let case = move |r: &capture::Record| Case { variant, parts: vec![r.key.clone(), r.value.clone(), header(r, NEW_KEY), header(r, OLD_KEY)] };
         self.records.iter().map(case)
@@ -341,6 +341,11 @@ fn plain_topics() -> Vec<Topic> {
         Topic { options, ..topic }
     });
     rows.chain(own).collect()
+}
+
+/// Topics whose records come without a schema part, of every dialect whose types are nowhere.
+pub(super) fn bare_topics() -> Vec<Topic> {
+    [json_topics(), flattened_topics(), maxwell_topics(), plain_topics()].concat()
 }
 
 /// Documents of MongoDB: those of the hard cases, as columns and as they are.

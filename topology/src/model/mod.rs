@@ -67,6 +67,8 @@ pub struct Defaults {
     pub batch_bytes_max: Field<Size>,
     /// True: later events of a key wait behind one of its own that is a dead letter. Default: `false`.
     pub park_key: Field<bool>,
+    /// False: columns of JSON whose types nobody says stop their table. Default: `true`, they are inferred.
+    pub infer_types: Field<bool>,
     /// The change log of tables that do not say otherwise. Default: see its fields.
     pub log: Field<Log>,
 }

@@ -47,6 +47,9 @@ pub struct Table {
     /// True: while an event of a key is a dead letter, later events of that key wait behind it, among the dead letters; once it is replayed or dropped
     /// they follow in order. For dialects whose records have the key of their row. Default: `defaults.park_key`, else `false`.
     pub park_key: Field<bool>,
+    /// True: columns of JSON without a schema part whose types are not declared get types from the records themselves, settled once for everybody.
+    /// False: such a record stops the table. Not of MongoDB's documents. Default: `defaults.infer_types`, else `true`.
+    pub infer_types: Field<bool>,
     /// What becomes of values that cannot land. Default: dead letters.
     pub fallback: Field<Fallback>,
     /// Quiet time before a batch lands; seconds or a duration. Default: `defaults.push_debounce_quiet`, else `0`, which never waits.

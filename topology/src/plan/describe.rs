@@ -53,7 +53,7 @@ impl Plan {
             let log = &table.log;
             let log = log_text(&log.topic, log.partitions, log.replication, log.retention, self.frames(log.format));
             let key = key_text(table.primary_key.as_deref(), table.park_key);
-            let columns = columns_text(&table.types, &table.rules, table.fallback);
+            let columns = columns_text(&table.types, &table.rules, table.fallback, table.infer_types);
             let base = self.base(&table.id, table.source, &table.topic, key, columns, log);
             self.push_replicas(&mut rows, &base, &table.log.topic, &table.replicas, None);
         }
@@ -62,7 +62,7 @@ impl Plan {
             let log = log_text(&topic, pattern.log_partitions, pattern.log_replication, Retention::Forever, self.frames(pattern.log_format));
             let key = key_text(pattern.primary_key.as_deref(), pattern.park_key);
             let matches = format!("all {}", pattern.matcher.text);
-            let columns = columns_text(&pattern.types, &pattern.rules, pattern.fallback);
+            let columns = columns_text(&pattern.types, &pattern.rules, pattern.fallback, pattern.infer_types);
             let base = self.base(&pattern.id, pattern.source, &matches, key, columns, log);
             self.push_replicas(&mut rows, &base, &topic, &pattern.replicas, Some("{table}"));
         }
@@ -129,7 +129,7 @@ fn key_text(key: Option<&[String]>, parks: bool) -> String {
 }
 
 /// What the rules of a table come to; masks without their salt.
-fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallback: FallbackPlan) -> String {
+fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallback: FallbackPlan, infers: bool) -> String {
     let mut parts = Vec::new();
     if !types.is_empty() {
         parts.push(types.iter().map(|(name, ty)| format!("{name} {ty}")).collect::<Vec<_>>().join(", "));
@@ -153,6 +153,9 @@ fn columns_text(types: &[(String, LogicalType)], rules: &ColumnRulesPlan, fallba
     }
     if fallback.refused == InsteadOfRefused::Clamp {
         parts.push(String::from("clamped where refused"));
+    }
+    if !infers {
+        parts.push(String::from("no types inferred"));
     }
     if parts.is_empty() { String::from("-") } else { parts.join("; ") }
 }

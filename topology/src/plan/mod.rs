@@ -285,6 +285,8 @@ pub struct TablePlan {
     pub rules: ColumnRulesPlan,
     /// Whether later events of a key wait behind one that is a dead letter.
     pub park_key: bool,
+    /// Whether types that nobody says are inferred from records.
+    pub infer_types: bool,
     /// What stands for values that cannot land.
     pub fallback: FallbackPlan,
     /// Whether a pattern made it: the types are then those of all its tables, and say nothing about the columns of one.

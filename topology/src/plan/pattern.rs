@@ -29,6 +29,8 @@ pub struct TablePattern {
     pub rules: ColumnRulesPlan,
     /// Whether later events of a key wait behind one that is a dead letter.
     pub park_key: bool,
+    /// Whether types that nobody says are inferred from records.
+    pub infer_types: bool,
     /// What stands for values that cannot land.
     pub fallback: FallbackPlan,
     pub(crate) matcher: Matcher,
@@ -53,6 +55,7 @@ impl PartialEq for TablePattern {
             types,
             rules,
             park_key,
+            infer_types,
             fallback,
             matcher,
             topology,
@@ -69,6 +72,7 @@ impl PartialEq for TablePattern {
             && *types == other.types
             && *rules == other.rules
             && *park_key == other.park_key
+            && *infer_types == other.infer_types
             && *fallback == other.fallback
             && matcher.regex.as_str() == other.matcher.regex.as_str()
             && matcher.id == other.matcher.id
@@ -188,6 +192,7 @@ impl TablePattern {
             types: self.types.clone(),
             rules: self.rules.clone(),
             park_key: self.park_key,
+            infer_types: self.infer_types,
             fallback: self.fallback,
             is_derived: true,
             log: LogPlan {

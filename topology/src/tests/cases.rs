@@ -310,6 +310,11 @@ const CASES: &[Case] = cases! {
     "a table that does not park": "{ push_debounce_quiet: 0 }" => "{ park_key: true }", "{ topic_prefix: shop }" => "{ topic_prefix: shop, dialect: maxwell }",
         "    replicas:" => "    park_key: false\n    replicas:"; ;
 
+    // Inferred types.
+    "inferring by the word": "    replicas:" => "    infer_types: yes\n    replicas:";
+        ("topology.yaml_ambiguous", "tables[0].infer_types", "yes");
+    "types that nobody infers": "{ push_debounce_quiet: 0 }" => "{ infer_types: false }"; ;
+
     // Kafka.
     "an empty list of brokers": "[localhost:9092]" => "[]";
         ("kafka.brokers", "kafka.brokers", "[]");

@@ -115,5 +115,5 @@ fn what_is_said_of_columns_without_the_salt() {
     let columns: Vec<String> =
         plan.describe().into_iter().filter(|row| row.replica == "local.orders" || row.replica == "-").map(|r| r.columns).collect();
     let orders = "total decimal(12,2), placed_at timestamptz(6); without card_number; masked email; text of placed_at; cust as customer_id; NULL where missing; clamped where refused";
-    assert_eq!(columns, [orders, "documents in product", "trace from header x-trace-id"]);
+    assert_eq!(columns, [orders, "documents in product; no types inferred", "trace from header x-trace-id; no types inferred"]);
 }

@@ -98,6 +98,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
     let (Some(rules), Some(park_key), Some(fallback), Some(log), Some(replicas)) = (rules, park_key, fallback, log, replicas) else {
         return;
     };
+    let Some(infer_types) = infer_types(table, around) else { return };
     let (mut plans, places): (Vec<_>, Vec<_>) = replicas.plans.into_iter().unzip();
     let topology = around.topology.unwrap_or_default();
     match topics {
@@ -124,6 +125,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 types,
                 rules,
                 park_key,
+                infer_types,
                 fallback,
                 is_derived: false,
                 log,
@@ -141,6 +143,7 @@ fn resolve<'f>(cx: &Context<'_>, table: &'f Table, at: &'f At, id: Option<&'f st
                 types,
                 rules,
                 park_key,
+                infer_types,
                 fallback,
                 matcher,
                 topology: topology.to_owned(),
@@ -189,6 +192,15 @@ fn park_key(cx: &Context<'_>, table: &Table, around: &Surroundings<'_>, source: 
         return None;
     }
     Some(true)
+}
+
+/// Whether types that nobody says are inferred; nothing where the word is none.
+fn infer_types(table: &Table, around: &Surroundings<'_>) -> Option<bool> {
+    match (&table.infer_types, &around.defaults.infer_types) {
+        (Field::Broken(_), _) | (Field::Absent, Field::Broken(_)) => None,
+        (Field::Given(on, _), _) | (Field::Absent, Field::Given(on, _)) => Some(*on),
+        (Field::Absent, Field::Absent) => Some(true),
+    }
 }
 
 /// The place of the source, the topics, and where they are named.

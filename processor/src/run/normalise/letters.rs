@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
-use landfall_schemas::dialect::{self, Decoded};
+use landfall_schemas::dialect::{self, Code, Decoded};
 use landfall_schemas::key::digest;
 use landfall_topology::plan::KafkaPlan;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -19,6 +19,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::inference::Question;
 use super::rebalance::Consumer;
 use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT, unregistered};
 use crate::dead_letter::{self, Act, HEADER, Kept, Letter, Note, PARKED, RECORD_BYTES_MAX, RECORD_GONE};
@@ -346,6 +347,7 @@ impl Session<'_> {
         letters.numbers = (letters.numbers + 1) % NOTE;
         let number = letters.numbers;
         let (mut fresh, mut by_offset) = (None, false);
+        let infers = input.decoder.options().infer;
         let verdict = match input.decoder.decode(asked) {
             Ok(Decoded::Ignored(_)) => Ok(0),
             Ok(Decoded::Changes(changes)) => {
@@ -374,6 +376,19 @@ impl Session<'_> {
                             .collect();
                         owned.count(&items);
                         Ok(owned.core.replay(number, letter.offset, due.letter, changes.fingerprint, &items, &mut self.outbox))
+                    }
+                }
+            }
+            Err(reject) if infers && reject.code == Code::TypesMissing => {
+                match self.inference.take_refusal(&letter.topic, letter.partition, letter.offset) {
+                    Some(why) => Err((reject.code.as_str(), why)),
+                    None => {
+                        let options = input.decoder.options().clone();
+                        let (partition, offset) = (letter.partition, letter.offset);
+                        let schema = owned.core.shape.schema().cloned();
+                        let (key, value) = (record.key.clone(), record.value.clone());
+                        let _asked = self.ask_types(Question { options, partition, offset, key, value, schema, registered: Vec::new() });
+                        return Ok(Tried::Later);
                     }
                 }
             }

@@ -10,6 +10,7 @@ pub(crate) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
     let mut options = Options::new(table.id.clone());
     options.primary_key = table.primary_key.clone();
     options.types = table.types.clone();
+    options.infer = table.infer_types;
     options.exclude = table.rules.exclude.clone();
     options.rename = table.rules.rename.clone();
     options.as_text = table.rules.as_text.clone();
@@ -63,6 +64,8 @@ pub(crate) fn of(plan: &Plan, table: &TablePlan, topic: &str, partitions: u32) -
         Some(Dialect::Plain) => dialect::Dialect::Plain,
         Some(Dialect::Mongodb) => dialect::Dialect::Mongodb,
     };
+    // Documents say the type of each of their values, and are kept whole where nothing is declared.
+    options.infer &= options.dialect != dialect::Dialect::Mongodb;
     // Topics of Kafka itself may hold changes of connectors that give no order; there the offset serves, where the record key is the table's.
     let is_plain = kind == Some(SourceType::Kafka) && table.primary_key.is_none();
     // Maxwell's bootstrap tells no place in the binlog, and stands in the topic where it read; Canal's messages and plain records tell none at all.

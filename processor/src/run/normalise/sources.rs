@@ -54,7 +54,8 @@ impl Session<'_> {
             pinned = Some(self.pin(topic, described, wanted, pinned)?);
         }
         let pinned = pinned.unwrap_or_else(|| Source::new(topic, described, wanted));
-        let options = options::of(self.plan, &self.tables[table], topic, described.partitions);
+        let mut options = options::of(self.plan, &self.tables[table], topic, described.partitions);
+        options.inferred = self.types.get(&options.table).cloned().unwrap_or_default();
         Ok(Input { decoder: Decoder::new(options), table, pinned, described, refused })
     }
 
@@ -110,8 +111,12 @@ impl Session<'_> {
     /// Looks at the source topics: recreated ones stop at once, and dips that last too long.
     pub(super) fn look(&mut self, consumer: &Consumer) -> Result<(), SessionError> {
         let now = self.now();
-        let regressed: Vec<usize> =
-            self.owned.iter().filter(|(_, o)| !o.stopped && o.wants.is_none() && o.core.has_regressed(now)).map(|(s, _)| *s).collect();
+        let regressed: Vec<usize> = self
+            .owned
+            .iter()
+            .filter(|(_, o)| !o.stopped && o.wants.is_none() && !o.waits_for_types && o.core.has_regressed(now))
+            .map(|(s, _)| *s)
+            .collect();
         for slot in regressed {
             self.regressed(consumer, slot)?;
         }

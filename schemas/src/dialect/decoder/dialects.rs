@@ -15,7 +15,7 @@ use super::super::{Decoded, Further, Ignored, Record, declared_type, list};
 use super::keys::KeyDocument;
 use super::{Decoder, Planned, Said, ValueSchema};
 use crate::change::Op;
-use crate::json::{JsonStr, Scanner, Token};
+use crate::json::{Scanner, Token};
 use crate::table::ColumnSet;
 use crate::types::LogicalType;
 
@@ -88,7 +88,7 @@ impl Decoder {
             maxwell::Kind::Row(op) => op,
             maxwell::Kind::Ignored(ignored) => return Ok(Decoded::Ignored(ignored)),
         };
-        if !self.is_wanted(event.source.database, event.source.table) {
+        if !self.options.is_wanted(event.source.database, event.source.table) {
             return Ok(Decoded::Ignored(Ignored::OtherTable));
         }
         let Some(data) = event.data else {
@@ -99,7 +99,7 @@ impl Decoder {
             (None, Some(key)) => maxwell::key_names(key)?,
             (None, None) => return Err(self.no_key()),
         };
-        let shape = self.bare_shape(names)?;
+        let shape = self.bare_shape(&names).map_err(|reject| self.without_key(reject, data, &names))?;
         let (sequence, _) = event.source.sequence(&self.options, self.epoch, record.offset, op == Op::Read)?;
         self.current = None;
         let plan = self.bare_plan(data, false, shape.id, Some(&shape))?;
@@ -127,7 +127,7 @@ impl Decoder {
         let mut scanner = Scanner::new(text);
         let message = Canal::parse(&mut scanner)?;
         scanner.finish().map_err(|e| Reject::json("value", e))?;
-        if !self.is_wanted(message.source.database, message.source.table) {
+        if !self.options.is_wanted(message.source.database, message.source.table) {
             return Ok(Decoded::Ignored(Ignored::OtherTable));
         }
         let envelope = Envelope::of_row(None, None, message.source);
@@ -205,11 +205,5 @@ impl Decoder {
             Plan::new(&self.options, fields, 0, &keys).map(Arc::new)
         };
         self.canal_plans.put(((message.types.to_owned(), message.keys.to_owned()), plan)).1.clone()
-    }
-
-    /// Whether a message of a topic that holds several tables is about this one.
-    pub(super) fn is_wanted(&self, database: Option<JsonStr<'_>>, table: Option<JsonStr<'_>>) -> bool {
-        let fits = |wanted: &Option<String>, named: Option<JsonStr<'_>>| wanted.as_ref().zip(named).is_none_or(|(wanted, named)| named.is(wanted));
-        fits(&self.options.source_schema, database) && fits(&self.options.source_table, table)
     }
 }

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 
 use super::super::Encoding;
 use super::super::connect::Schema;
-use super::super::declared_type;
 use super::super::document::{close, open};
 use super::super::field::{Datum, Field, Wire};
 use super::super::layout::Layout;
@@ -15,6 +14,7 @@ use super::super::protobuf::Slot;
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};
 use super::super::scalar::{self, KeyFormat};
+use super::super::{declared_type, inferred_type};
 use super::{Decoder, KeySchema};
 use crate::avro::Budget;
 use crate::json::Token;
@@ -76,6 +76,8 @@ impl Decoder {
         match self.before.write_image(plan, image, &mut self.writer) {
             Ok(()) => {}
             Err(reject) if overridden => return Err(reject),
+            // What its columns are is about to be known.
+            Err(reject) if reject.code == Code::TypesMissing => return Err(reject),
             // Only the key is owed to anybody; an image that cannot be read is no image.
             Err(_) => return Ok((false, false)),
         }
@@ -203,7 +205,7 @@ impl Decoder {
         }
         // Text that is no JSON is no key of members either.
         if let (Encoding::Detected, Some(name), true) = (encoding, self.options.scalar_key(), scalar::is_text(bytes)) {
-            let ty = declared_type(&self.options, name).unwrap_or(LogicalType::Json);
+            let ty = declared_type(&self.options, name).or_else(|| inferred_type(&self.options, name)).unwrap_or(LogicalType::Json);
             let text = std::str::from_utf8(bytes).map_err(|e| Reject::json("key", e))?;
             let (shape, datum) = (self.scalar_shape()?, Datum::Json(scalar::detected(text, ty)));
             return Ok(Some(KeyDocument { shape, members: KeyMembers::One(datum) }));
@@ -250,7 +252,12 @@ impl Decoder {
             self.next_id += 1;
             let shape = self.options.scalar_key().ok_or_else(not_members).and_then(|name| {
                 let format = self.options.key_format;
-                let ty = declared_type(&self.options, name).or(format.ty()).ok_or_else(|| {
+                let said = declared_type(&self.options, name).or(format.ty());
+                let inferred = inferred_type(&self.options, name).filter(|_| said.is_none());
+                let ty = said.or(inferred).ok_or_else(|| {
+                    if self.options.infer {
+                        return Reject::untyped(&self.options.table, [name]);
+                    }
                     let reason = format!(
                         "record keys of table {:?} are single values, and no type is declared for column {name:?}; declare it, or say the key's format",
                         self.options.table
@@ -258,7 +265,11 @@ impl Decoder {
                     Reject::new(Code::TypesMissing, reason)
                 })?;
                 let is_integer = matches!(format, KeyFormat::Int16 | KeyFormat::Int32 | KeyFormat::Int64);
-                let wire = if is_integer { Wire::Integer } else { self.options.any() };
+                let wire = match inferred {
+                    Some(_) => Wire::Literal,
+                    None if is_integer => Wire::Integer,
+                    None => self.options.any(),
+                };
                 Ok(Arc::new(KeyShape::scalar(self.next_id, Field::new(name.to_owned(), Some(wire), ty, false))))
             });
             self.scalar_shape = Some(shape);
@@ -274,25 +285,40 @@ impl Decoder {
         {
             return Ok(KeyDocument { shape: Arc::clone(shape), members: KeyMembers::Json(tokens) });
         }
-        let shape = self.bare_shape(plan::names(text, "key")?)?;
+        let names = plan::names(text, "key")?;
+        let shape = self.bare_shape(&names).map_err(|reject| {
+            let key: Vec<String> = names.into_iter().filter(|name| self.is_key(name)).collect();
+            self.without_key(reject, text, &key)
+        })?;
         let tokens = plan::gather(&shape.fields, text, "key")?;
         Ok(KeyDocument { shape, members: KeyMembers::Json(tokens) })
     }
 
+    /// Whether a member of a record key is one of the table's.
+    fn is_key(&self, name: &str) -> bool {
+        self.options.primary_key.as_ref().is_none_or(|key| key.iter().any(|column| column == name))
+    }
+
     /// The shape of a key of these columns, whose types are declared.
-    pub(super) fn bare_shape(&mut self, names: Vec<String>) -> KeySchema {
-        match self.bare_keys.find(|(n, _)| *n == names) {
+    pub(super) fn bare_shape(&mut self, names: &[String]) -> KeySchema {
+        match self.bare_keys.find(|(n, _)| n == names) {
             Some((_, shape)) => shape.clone(),
             None => {
                 self.next_id += 1;
                 let id = self.next_id;
-                let shape = self.declared_fields(&names).map(|fields| {
-                    let declared = |i: &usize| self.options.types.iter().position(|(name, _)| *name == fields[*i].name);
+                let shape = self.declared_fields(names).and_then(|fields| {
+                    let untyped: Vec<&str> = fields.iter().filter(|f| f.is_untyped && self.is_key(&f.name)).map(|f| f.name.as_str()).collect();
+                    if !untyped.is_empty() {
+                        return Err(Reject::untyped(&self.options.table, untyped));
+                    }
+                    // Those that were declared first, then in the order in which they were settled: both are the same for everybody.
+                    let (declared, inferred) = (&self.options.types, &self.options.inferred);
+                    let place = |i: &usize| declared.iter().chain(inferred).position(|(name, _)| *name == fields[*i].name);
                     let mut order: Vec<usize> = (0..fields.len()).collect();
-                    order.sort_by_key(declared);
-                    Arc::new(KeyShape::new(id, fields, order))
+                    order.sort_by_key(place);
+                    Ok(Arc::new(KeyShape::new(id, fields, order)))
                 });
-                self.bare_keys.put((names, shape)).1.clone()
+                self.bare_keys.put((names.to_vec(), shape)).1.clone()
             }
         }
     }

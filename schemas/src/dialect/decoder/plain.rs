@@ -9,7 +9,7 @@ use super::super::plan::{Beside, Plan};
 use super::super::reject::{Code, Reject};
 use super::super::scalar;
 use super::super::source::{Member, Source};
-use super::super::{Decoded, Ignored, Record};
+use super::super::{Decoded, Ignored, Options, Record};
 use super::keys::KeyDocument;
 use super::{Decoder, Said};
 use crate::change::Op;
@@ -20,8 +20,10 @@ impl Decoder {
         let row = self.open_row(record.value)?;
         // A row may have its key in itself, and one partition orders all rows.
         let is_needed = row.is_none() || self.options.partitions != 1 || self.options.primary_key.is_none();
+        // A key whose types are about to be known may bring columns of its own.
+        let is_awaited = |reject: &Reject, options: &Options| options.infer && reject.code == Code::TypesMissing;
         let (key, unread) = match self.open_key(record.key) {
-            Err(reject) if !is_needed => (None, Some(reject)),
+            Err(reject) if !is_needed && !is_awaited(&reject, &self.options) => (None, Some(reject)),
             key => (key?, None),
         };
         let mut source = Source::of_connector(self.options.connector);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::super::connect::Schema;
 use super::super::document::{Opened, open};
 use super::super::field::{BinaryStrings, Field, Wire};
+use super::super::open::{self, Open};
 use super::super::plan::{self, Beside, Fit, Image, KeyShape, Plan};
 use super::super::reject::{Code, Reject};
-use super::super::{Dialect, declared_type, list};
+use super::super::{Dialect, declared_type, inferred_type, list};
 use super::keys::KeyDocument;
 use super::{Decoder, Planned, ValueSchema};
-use crate::json::Scanner;
+use crate::json::{Scanner, Token};
 use crate::types::LogicalType;
 
 impl Decoder {
@@ -24,7 +25,10 @@ impl Decoder {
         let plan = match schema {
             Some(ValueSchema::Rows { id, .. }) => self.plans.first().filter(|(row, key, _)| row == id && *key == key_id).map(|(_, _, plan)| plan),
             Some(ValueSchema::Other) => None,
-            None => self.bare_plans.first().filter(|(_, key, _)| *key == key_id).map(|(_, _, plan)| plan),
+            None => {
+                let plans = if self.is_open() { &self.open_plans } else { &self.bare_plans };
+                plans.first().filter(|(_, key, _)| *key == key_id).map(|(_, _, plan)| plan)
+            }
         };
         plan?.as_ref().ok().map(Arc::clone)
     }
@@ -56,7 +60,10 @@ impl Decoder {
             }
             Some(ValueSchema::Other) => Err(Reject::new(Code::EnvelopeSchema, "the schema part describes no change event")),
             None => match (image, key) {
-                (Some(Image::Json(text)), _) => self.bare_plan(text, is_delete, key_id, shape),
+                (Some(Image::Json(text)), _) => self.bare_plan(text, is_delete, key_id, shape).map_err(|reject| {
+                    let names = shape.map_or(&[][..], |shape| &shape.names);
+                    self.without_key(reject, text, self.options.primary_key.as_deref().unwrap_or(names))
+                }),
                 (_, Some(key)) => self.key_plan(key),
                 (_, None) => Err(self.no_key()),
             },
@@ -67,6 +74,9 @@ impl Decoder {
     pub(super) fn bare_plan(&mut self, text: &str, is_delete: bool, key_id: u32, shape: Option<&Arc<KeyShape>>) -> Planned {
         if let Some(written) = self.current.take().filter(|_| !is_delete) {
             return Ok(written);
+        }
+        if self.is_open() {
+            return self.open_plan(text, is_delete, key_id, shape);
         }
         if let Some((_, key, Ok(plan))) = self.bare_plans.first()
             && *key == key_id
@@ -101,6 +111,61 @@ impl Decoder {
         Ok(plan)
     }
 
+    /// Whether rows without a schema part are read by what is settled of their table, rather than by the members that each has.
+    fn is_open(&self) -> bool {
+        // What a pattern declares is not said of this table alone.
+        !self.options.inferred.is_empty() && (self.options.types_are_columns || self.options.types.is_empty())
+    }
+
+    /// The plan of such a row: the columns are all that are known.
+    fn open_plan(&mut self, text: &str, is_delete: bool, key_id: u32, shape: Option<&Arc<KeyShape>>) -> Planned {
+        if let (Some((_, key, Ok(plan))), false) = (self.open_plans.first(), is_delete)
+            && *key == key_id
+        {
+            let plan = Arc::clone(plan);
+            if let Ok(Fit::Written) = self.after.write(&plan, &mut Scanner::new(text), &mut self.writer) {
+                return Ok(plan);
+            }
+        }
+        // Of other rows than plain ones nothing stands beside them.
+        let names = shape.filter(|_| self.options.dialect == Dialect::Plain).map_or(&[][..], |shape| &shape.names);
+        let Some(beside) = open::lacking(text, names)? else {
+            return Err(Reject::new(Code::EnvelopeRowMissing, format!("a row of table {:?} has no members", self.options.table)));
+        };
+        let beside: Vec<String> = beside.into_iter().cloned().collect();
+        let plan = match self.open_plans.find(|(names, key, _)| *key == key_id && *names == beside) {
+            Some((_, _, plan)) => plan.clone()?,
+            None => {
+                let plan = self.new_open_plan(&beside, shape);
+                self.open_plans.put((beside, key_id, plan)).2.clone()?
+            }
+        };
+        if !is_delete {
+            self.after.write_image(&plan, &Image::Json(text), &mut self.writer)?;
+        }
+        Ok(plan)
+    }
+
+    fn new_open_plan(&self, beside: &[String], shape: Option<&Arc<KeyShape>>) -> Planned {
+        let options = &self.options;
+        let known = options.types.iter().chain(&options.inferred).map(|(name, _)| name);
+        let is_header = |name: &String| options.headers.iter().any(|(column, _)| column == name);
+        let mut names: Vec<String> = Vec::new();
+        for name in known {
+            if !names.contains(name) && !beside.contains(name) && !is_header(name) && !options.leaves_out(name) {
+                names.push(name.clone());
+            }
+        }
+        let mut fields = self.declared_fields(&names)?;
+        let beside = self.beside(&mut fields, shape)?;
+        let key = options.primary_key.as_deref().or_else(|| shape.map(|shape| shape.names.as_slice())).unwrap_or_default();
+        let untyped: Vec<&str> = key.iter().filter(|name| !fields.iter().any(|f| f.name == **name)).map(String::as_str).collect();
+        if !untyped.is_empty() && options.infer {
+            return Err(Reject::untyped(&options.table, untyped));
+        }
+        self.plan_of(fields, 0, beside, shape, Some(Open::new(options)))
+    }
+
     /// The plan of a record that says nothing but a key: the key columns are all that it knows.
     pub(super) fn key_plan(&mut self, document: &KeyDocument<'_>) -> Planned {
         let shape = &document.shape;
@@ -109,7 +174,7 @@ impl Decoder {
         }
         let names = self.options.primary_key.as_ref().unwrap_or(&shape.names);
         let field = |name: &String| shape.member(name).map(|i| shape.fields[i].clone()).ok_or_else(|| self.key_lacks(name));
-        let plan = names.iter().map(field).collect::<Result<_, _>>().and_then(|fields| self.plan_of(fields, 0, Vec::new(), Some(shape)));
+        let plan = names.iter().map(field).collect::<Result<_, _>>().and_then(|fields| self.plan_of(fields, 0, Vec::new(), Some(shape), None));
         self.key_plans.put((shape.id, plan)).1.clone()
     }
 
@@ -119,9 +184,10 @@ impl Decoder {
         let beside = self.beside(&mut fields, shape)?;
         let is_lacking = |name: &&String| !fields.iter().any(|f| f.name == **name) && !self.options.leaves_out(name);
         let declared = self.options.types.iter().map(|(name, _)| name).filter(|_| self.options.types_are_columns);
-        let lacking: Vec<String> = declared.filter(is_lacking).cloned().collect();
+        let inferred = self.options.inferred.iter().map(|(name, _)| name).filter(|name| declared_type(&self.options, name).is_none());
+        let lacking: Vec<String> = declared.chain(inferred).filter(is_lacking).cloned().collect();
         fields.extend(self.declared_fields(&lacking)?);
-        self.plan_of(fields, lacking.len(), beside, shape)
+        self.plan_of(fields, lacking.len(), beside, shape, None)
     }
 
     /// Columns that stand beside a plain row: those of its record key, unless the row has them too, and the headers that are asked for.
@@ -151,18 +217,29 @@ impl Decoder {
 
     pub(super) fn new_plan(&self, mut fields: Vec<Field>, shape: Option<&Arc<KeyShape>>) -> Planned {
         let beside = self.beside(&mut fields, shape)?;
-        self.plan_of(fields, 0, beside, shape)
+        self.plan_of(fields, 0, beside, shape, None)
     }
 
     /// The plan of fields, behind whose present ones those beside the row stand, then others that rows lack.
-    fn plan_of(&self, fields: Vec<Field>, lacking: usize, beside: Vec<Beside>, shape: Option<&Arc<KeyShape>>) -> Planned {
+    fn plan_of(&self, fields: Vec<Field>, lacking: usize, beside: Vec<Beside>, shape: Option<&Arc<KeyShape>>, open: Option<Open>) -> Planned {
         let key = match (&self.options.primary_key, shape) {
             (Some(names), _) => names,
             (None, Some(shape)) => &shape.names,
             (None, None) => return Err(self.no_key()),
         };
+        let untyped: Vec<&str> = fields.iter().filter(|f| f.is_untyped && key.contains(&f.name)).map(|f| f.name.as_str()).collect();
+        if !untyped.is_empty() {
+            return Err(Reject::untyped(&self.options.table, untyped));
+        }
+        // Nothing but members without types, and the key is none of them: see `without_key`.
+        if fields.iter().any(|f| f.is_untyped) && fields.iter().all(|f| f.wire.is_none()) {
+            if key.is_empty() {
+                return Err(self.no_key());
+            }
+            return Err(Reject::untyped(&self.options.table, key.iter().map(String::as_str)));
+        }
         let plan = Plan::new(&self.options, fields, lacking + beside.len(), key)?;
-        Ok(Arc::new(plan.with(beside)))
+        Ok(Arc::new(plan.with(beside, open)))
     }
 
     /// The fields of a row or key that has no schema part; every column that is not declared is named.
@@ -175,6 +252,10 @@ impl Decoder {
                 fields.push(Field::new(name.clone(), None, LogicalType::Text, true));
             } else if let Some(ty) = declared_type(&self.options, name) {
                 fields.push(Field::new(name.clone(), Some(any), ty, true));
+            } else if let Some(ty) = inferred_type(&self.options, name) {
+                fields.push(Field::new(name.clone(), Some(Wire::Literal), ty, true));
+            } else if self.options.infer {
+                fields.push(Field::untyped(name.clone()));
             } else {
                 missing.push(format!("{name:?}"));
             }
@@ -188,6 +269,36 @@ impl Decoder {
             list(&missing)
         );
         Err(Reject::new(Code::TypesMissing, reason))
+    }
+
+    /// Where types of key columns are missing because a record has no value there, that is what is wrong with it.
+    pub(super) fn without_key(&self, reject: Reject, text: &str, key: &[String]) -> Reject {
+        if reject.code != Code::TypesMissing || !self.options.infer {
+            return reject;
+        }
+        let is_untyped = |name: &&String| declared_type(&self.options, name).or_else(|| inferred_type(&self.options, name)).is_none();
+        let mut missing: Vec<&String> = key.iter().filter(is_untyped).collect();
+        let mut scanner = Scanner::new(text);
+        let (mut first, mut name) = (true, String::new());
+        if scanner.enter_object().is_err() {
+            return reject;
+        }
+        while let Ok(Some(member)) = scanner.member(first) {
+            first = false;
+            name.clear();
+            let is_null = matches!(scanner.value(), Ok(Token::Null)) && member.unescape(&mut name);
+            if is_null && missing.contains(&&name) {
+                return plan::null_key(&self.options.table, &name);
+            }
+            missing.retain(|column| !member.is(column));
+        }
+        match missing.first() {
+            Some(column) => {
+                let reason = format!("the row does not carry key column {column:?} of table {:?}", self.options.table);
+                Reject::new(Code::KeyMissing, reason)
+            }
+            None => reject,
+        }
     }
 
     pub(super) fn open_value<'a>(&mut self, bytes: &'a [u8]) -> Result<Opened<'a, ValueSchema>, Reject> {

@@ -5,6 +5,7 @@
 mod avro;
 mod cases;
 mod golden;
+mod inference;
 mod mongodb;
 mod plain;
 mod protobuf;
