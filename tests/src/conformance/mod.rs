@@ -104,6 +104,11 @@ pub(crate) fn any_value(called: &str, make: Make<'_>, read: Read<'_>, refuse: Re
     values::any_value_is_kept_or_refused(&mut Store { make, read, refuse }, called, seed, count);
 }
 
+/// The values of every capture. `document`: the notation that documents are compared in, of a store that does not keep theirs.
+pub(crate) fn captured(called: &str, document: Option<fn(&str) -> String>, make: Make<'_>, read: Read<'_>, refuse: Refuse) {
+    values::captured_values_are_kept_or_refused(&mut Store { make, read, refuse }, called, document);
+}
+
 /// Runs every scenario; a failure names its scenario and the others still run.
 pub(crate) fn run(make: Make<'_>, read: Read<'_>, refuse: Refuse) {
     run_but(&[], make, read, refuse);

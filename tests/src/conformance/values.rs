@@ -2,17 +2,19 @@
 //!
 //! What a store refuses by name is left out; all else has to come back to the last digit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use landfall::sink::Claim;
 use landfall_schemas::store::{Refusal, clickhouse, duckdb, postgres};
 use landfall_schemas::types::ElementType;
 use landfall_schemas::value::{Array, Interval, NotFinite};
 use landfall_schemas::wire::Reader;
-use landfall_schemas::{Decimal, LogicalType, Value, decimal, row};
+use landfall_schemas::{Decimal, LogicalType, TableSchema, Value, decimal, row};
 
 use super::Store;
 use super::world::{Random, World, encode, encode_key, schema};
+use crate::fuzz::records;
 
 /// Every type that a column can have, with sizes that stores treat differently.
 pub(crate) const TYPES: &[&str] = &[
@@ -335,27 +337,70 @@ pub(super) fn any_value_is_kept_or_refused(store: &mut Store<'_>, called: &str, 
             sums[2] += held.len();
             kept.push(held);
         }
-        let rows = kept.iter().map(Vec::len).max().unwrap_or(0);
-        let mut world = World::new(store, &format!("any_value_{round}"), schema.clone());
-        let mut claim = world.claim(0);
-        for ids in (0..rows).collect::<Vec<_>>().chunks(2_000) {
-            let change = |id: &usize| {
-                let mut key = Vec::new();
-                row::put_plain(LogicalType::Int64, Value::Int(*id as i64), &mut key).expect("fits");
-                let mut row = [&[2], key.as_slice()].concat();
-                kept.iter().for_each(|held| row.extend(&held[id % held.len()]));
-                (key, Some(row))
-            };
-            let changes: Vec<_> = ids.iter().map(change).collect();
-            let next = claim.next.unwrap_or(0) + ids.len() as i64;
-            world.try_land(0, claim, next, &changes).expect("lands");
-            claim.next = Some(next);
-        }
-        world.check(store);
+        lands(store, &format!("any_value_{round}"), schema.clone(), &kept);
     }
     for (ty, [values, refused, ok]) in TYPES.iter().zip(sums) {
         println!("property {ty} {called} {values} {refused} {ok}");
     }
+}
+
+/// The values of every capture, whatever wrote them and in whatever handling mode, are kept to the last digit or refused by name. That they are what
+/// their source's own text says is held where they are decoded (`schemas/src/dialect/tests/golden.rs`), column by column. Prints a line a capture:
+/// `fixtures`, the capture, the store, how many values of how many types, and how many were refused, by code.
+pub(super) fn captured_values_are_kept_or_refused(store: &mut Store<'_>, called: &str, document: Option<fn(&str) -> String>) {
+    for (at, (capture, types)) in records::captured().into_iter().enumerate() {
+        let names: Vec<String> = types.keys().map(|ty| format!("c {ty}")).collect();
+        let columns: Vec<(&str, &str)> =
+            std::iter::once(("id", "int64")).chain(names.iter().map(String::as_str).zip(types.keys().map(String::as_str))).collect();
+        let schema = schema(&columns, &["id"]);
+        let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut kept = Vec::new();
+        for (column, values) in schema.columns()[1..].iter().zip(types.values()) {
+            let mut is_held = |bytes: &&Vec<u8>| {
+                let value = row::read(column.ty, &mut Reader::new(bytes)).expect("a value that was decoded");
+                let code = (store.refuse)(column.ty, &value).map(Refusal::code);
+                code.into_iter().for_each(|code| *refused.entry(code).or_default() += 1);
+                code.is_none()
+            };
+            // NULL is a value of every column.
+            let mut held: Vec<Vec<u8>> = values.iter().filter(&mut is_held).cloned().collect();
+            if let Some(document) = document.filter(|_| column.ty == LogicalType::Json) {
+                for bytes in &mut held {
+                    let Ok(Value::Json(text)) = row::read(column.ty, &mut Reader::new(bytes)) else { continue };
+                    let text = document(text);
+                    bytes.clear();
+                    row::put(column.ty, Value::Json(&text), bytes).expect("a document");
+                }
+            }
+            held.push(vec![0]);
+            kept.push(held);
+        }
+        lands(store, &format!("captured_{at}"), schema, &kept);
+        let count: usize = types.values().map(BTreeSet::len).sum();
+        assert!(count > refused.values().sum(), "the store holds nothing of {capture}");
+        println!("fixtures {capture} {called} {count} values of {} types, refused {refused:?}", types.len());
+    }
+}
+
+/// Lands rows of values, all of which the store holds, and reads them back: as many rows as the column with the most values has, the others begin anew.
+fn lands(store: &mut Store<'_>, name: &str, schema: Arc<TableSchema>, columns: &[Vec<Vec<u8>>]) {
+    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let mut world = World::new(store, name, schema);
+    let mut claim = world.claim(0);
+    for ids in (0..rows).collect::<Vec<_>>().chunks(2_000) {
+        let change = |id: &usize| {
+            let mut key = Vec::new();
+            row::put_plain(LogicalType::Int64, Value::Int(*id as i64), &mut key).expect("fits");
+            let mut row = [&[2], key.as_slice()].concat();
+            columns.iter().for_each(|held| row.extend(&held[id % held.len()]));
+            (key, Some(row))
+        };
+        let changes: Vec<_> = ids.iter().map(change).collect();
+        let next = claim.next.unwrap_or(0) + ids.len() as i64;
+        world.try_land(0, claim, next, &changes).expect("lands");
+        claim.next = Some(next);
+    }
+    world.check(store);
 }
 
 pub(super) fn every_type_that_can_be_a_key_is_one(store: &mut Store<'_>, name: &str) {

@@ -12,6 +12,17 @@ pub(crate) fn text(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// The names of all captures.
+pub(crate) fn captures() -> Vec<String> {
+    let folder = stack::root().join("tests/fixtures/debezium");
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())).flatten();
+    let name = |file: std::fs::DirEntry| file.file_name().to_str().and_then(|name| name.strip_suffix(".jsonl")).map(str::to_owned);
+    let mut names: Vec<String> = files.filter_map(name).collect();
+    names.sort();
+    assert!(names.len() >= 23, "captures are missing: {names:?}");
+    names
+}
+
 /// The records of a fixture file.
 pub(crate) fn records(file: &str) -> Vec<capture::Record> {
     text(&format!("tests/fixtures/debezium/{file}.jsonl")).lines().map(|line| capture::Record::parse(line).expect(file)).collect()

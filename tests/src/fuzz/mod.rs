@@ -19,7 +19,7 @@ mod inferred;
 mod log;
 mod measure;
 mod mutate;
-mod records;
+pub(crate) mod records;
 mod texts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

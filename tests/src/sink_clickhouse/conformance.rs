@@ -7,7 +7,7 @@ use landfall_schemas::store::{Refusal, clickhouse};
 use landfall_schemas::{LogicalType, Value};
 
 use super::Store;
-use crate::conformance::{any_value, list, run};
+use crate::conformance::{any_value, captured, list, run};
 
 #[test]
 fn conformance() {
@@ -29,6 +29,15 @@ fn any_value_is_kept_or_refused() {
     let store = Store::new("any_value");
     let mut make = || Box::new(store.sink()) as Box<dyn Sink>;
     any_value("clickhouse", &mut make, &mut |target| live_texts(&store, target), |ty, value| {
+        clickhouse::refuse(ty, value).or(clickhouse::cuts(ty, value).then_some(Refusal::Precision))
+    });
+}
+
+#[test]
+fn captured_values_are_kept_or_refused() {
+    let store = Store::new("captured");
+    let mut make = || Box::new(store.sink()) as Box<dyn Sink>;
+    captured("clickhouse", None, &mut make, &mut |target| live_texts(&store, target), |ty, value| {
         clickhouse::refuse(ty, value).or(clickhouse::cuts(ty, value).then_some(Refusal::Precision))
     });
 }

@@ -37,6 +37,16 @@ fn any_value_is_kept_or_refused() {
     });
 }
 
+#[test]
+fn captured_values_are_kept_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("replicas.duckdb");
+    let mut make = || Box::new(sink(&path)) as Box<dyn Sink>;
+    crate::conformance::captured("duckdb", None, &mut make, &mut |target| read(&path, target), |ty, value| {
+        types::refuse(ty, value).or(types::cuts(ty, value).then_some(Refusal::Precision))
+    });
+}
+
 fn read(path: &Path, target: &Target) -> Rows {
     let columns: Vec<String> = target.schema.columns().iter().map(|c| expression(&format!("\"{}\"", c.name.replace('"', "\"\"")), c.ty)).collect();
     let query = format!("SELECT {} FROM main.\"{}\"", columns.join(", "), target.table.replace('"', "\"\""));

@@ -2,13 +2,15 @@
 //!
 //! Floats, dates and times are asked for as numbers and bytes, so that no text of the server's stands between.
 
+use std::collections::BTreeMap;
+
 use landfall::sink::{Sink, Target};
 use landfall_schemas::store::{Refusal, postgres};
 use landfall_schemas::value::Interval;
 use landfall_schemas::{LogicalType, Value};
 
 use super::{Admin, Home, quoted};
-use crate::conformance::{Rows, any_value, list, run};
+use crate::conformance::{Rows, any_value, captured, list, run};
 
 #[test]
 fn postgres_conforms() {
@@ -27,6 +29,55 @@ fn any_value_is_kept_or_refused() {
     any_value("postgres", &mut make, &mut |target| home.read(target), |ty, value| {
         postgres::refuse(ty, value).or(postgres::cuts(ty, value).then_some(Refusal::Precision))
     });
+}
+
+#[test]
+fn captured_values_are_kept_or_refused() {
+    let home = Home::new("captured");
+    let mut make = || Box::new(home.sink()) as Box<dyn Sink>;
+    // `jsonb` keeps what a document says, and has a notation of its own.
+    let mut read = |target: &Target| {
+        let mut rows = home.read(target);
+        for row in &mut rows {
+            for (text, _) in row.iter_mut().zip(target.schema.columns()).filter(|(_, column)| column.ty == LogicalType::Json) {
+                *text = text.as_deref().map(document);
+            }
+        }
+        rows
+    };
+    captured("postgres", Some(document), &mut make, &mut read, |ty, value| {
+        postgres::refuse(ty, value).or(postgres::cuts(ty, value).then_some(Refusal::Precision))
+    });
+}
+
+/// A document with its members in order and no white space.
+fn document(text: &str) -> String {
+    fn put(value: &serde_json::Value, out: &mut String) {
+        match value {
+            serde_json::Value::Object(members) => {
+                let members: BTreeMap<&String, &serde_json::Value> = members.iter().collect();
+                for (at, (name, value)) in members.into_iter().enumerate() {
+                    out.push_str(if at == 0 { "{" } else { "," });
+                    out.push_str(&format!("{}:", serde_json::Value::from(name.as_str())));
+                    put(value, out);
+                }
+                out.push_str(if value.as_object().is_some_and(serde_json::Map::is_empty) { "{}" } else { "}" });
+            }
+            serde_json::Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    out.push_str(if at == 0 { "[" } else { "," });
+                    put(item, out);
+                }
+                out.push_str(if items.is_empty() { "[]" } else { "]" });
+            }
+            // It writes out the zeros of an exponent.
+            serde_json::Value::Number(number) if number.as_i64().is_none() => out.push_str(&format!("{:?}", number.as_f64().unwrap_or_default())),
+            scalar => out.push_str(&scalar.to_string()),
+        }
+    }
+    let mut out = String::new();
+    put(&serde_json::from_str(text).expect("a document"), &mut out);
+    out
 }
 
 /// The live rows of a replica as `Value::write_text` writes them; floats and times are taken as numbers, so that no text of
