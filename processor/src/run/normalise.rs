@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use landfall_schemas::contract::{self, Fingerprint};
-use landfall_schemas::dialect::{self, Changes, Decoded, IdBytes, RejectKind};
+use landfall_schemas::dialect::{self, Decoded, RejectKind};
 use landfall_schemas::key::digest;
 use landfall_schemas::provenance::{self, SourcePartition};
-use landfall_schemas::{Op, TableSchema, change, framing};
+use landfall_schemas::{Op, TableSchema, framing};
 use landfall_topology::Plan;
-use landfall_topology::plan::{LogPlan, TablePlan};
+use landfall_topology::plan::TablePlan;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
@@ -37,6 +37,7 @@ use crate::observe::Reason;
 use inference::Inference;
 use letters::Letters;
 use rebalance::{Begin, ByCommit, Consumer, Event, add};
+use schemas::unregistered;
 use sources::{Input, changed_reason};
 
 mod inference;
@@ -526,15 +527,6 @@ impl Session<'_> {
         Ok(fits)
     }
 
-    /// Puts a change into the frame of the registry, where its log stands in that: the header that goes with it then.
-    fn frame(&self, log: &LogPlan, object: &[u8], framed: &mut Vec<u8>) -> Result<Option<[u8; 9]>, SessionError> {
-        let Some(width) = frame_of(self.plan, log) else { return Ok(None) };
-        let lacking = || SessionError::Registry("a contract has no id in its frame".to_owned());
-        let (fingerprint, _) = change::split_fingerprint(object).map_err(|_| lacking())?;
-        let id = self.registry.as_ref().and_then(|registry| registry.contract_id(fingerprint)).ok_or_else(lacking)?;
-        if framing::frame(object, id, width, framed) { Ok(Some(framing::header(fingerprint, width))) } else { Err(lacking()) }
-    }
-
     fn take_acks(&mut self, timeout: Duration) -> Result<(), SessionError> {
         let mut acks = std::mem::take(&mut self.acks);
         acks.clear();
@@ -642,16 +634,3 @@ const TOO_LARGE: &str = "the change is larger than a record of the log may be";
 
 const SCHEMA_HINT: &str = "the table stands still at this record, others go on; such a change needs a new generation of the table, which this version cannot make \
     yet: let the connector send the table to a new topic";
-
-/// How long the ids are in the frame of a log; nothing where it has none.
-fn frame_of(plan: &Plan, log: &LogPlan) -> Option<IdBytes> {
-    let registry = plan.kafka.registry.as_ref().filter(|_| plan.frames(log.format))?;
-    Some(if registry.has_long_ids { IdBytes::Eight } else { IdBytes::Four })
-}
-
-/// The contract that a log's frame has no id for yet; it is being registered.
-fn unregistered(plan: &Plan, registry: &mut Option<Registry>, log: &LogPlan, changes: &Changes<'_>) -> Option<Wanted> {
-    let registry = registry.as_mut().filter(|_| plan.frames(log.format))?;
-    let known = registry.contract(&log.topic, changes.fingerprint, changes.schema);
-    if known.is_some() { None } else { Some(Wanted::Contract(changes.fingerprint)) }
-}

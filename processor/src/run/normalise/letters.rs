@@ -21,7 +21,8 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::inference::Question;
 use super::rebalance::Consumer;
-use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT, unregistered};
+use super::schemas::unregistered;
+use super::{BURST, LETTERS, Session, SessionError, TOKEN_BITS, TOO_LARGE, WAIT};
 use crate::dead_letter::{self, Act, HEADER, Kept, Letter, Note, PARKED, RECORD_BYTES_MAX, RECORD_GONE};
 use crate::fault::{self, Bug};
 use crate::log::client;

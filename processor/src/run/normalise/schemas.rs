@@ -1,14 +1,19 @@
-//! Partitions that wait for a schema of the registry: paused at the record that names it, while the others go on.
+//! What the registry is needed for: schemas of source records and ids for the log's own contracts. A partition that waits for one is paused at the
+//! record that needs it, while the others go on.
 
 use std::time::Instant;
 
+use landfall_schemas::dialect::{Changes, IdBytes};
+use landfall_schemas::{change, framing};
+use landfall_topology::Plan;
+use landfall_topology::plan::LogPlan;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::rebalance::Consumer;
 use super::{Session, SessionError, WAIT};
 use crate::observe::Reason;
-use crate::run::registry::{Answer, Wanted};
+use crate::run::registry::{Answer, Registry, Wanted};
 
 /// Why a partition waits for the registry.
 fn reason(wanted: Wanted, why: &str) -> Reason {
@@ -70,4 +75,26 @@ impl Session<'_> {
         }
         Ok(())
     }
+
+    /// Puts a change into the frame of the registry, where its log stands in that: the header that goes with it then.
+    pub(super) fn frame(&self, log: &LogPlan, object: &[u8], framed: &mut Vec<u8>) -> Result<Option<[u8; 9]>, SessionError> {
+        let Some(width) = frame_of(self.plan, log) else { return Ok(None) };
+        let lacking = || SessionError::Registry("a contract has no id in its frame".to_owned());
+        let (fingerprint, _) = change::split_fingerprint(object).map_err(|_| lacking())?;
+        let id = self.registry.as_ref().and_then(|registry| registry.contract_id(fingerprint)).ok_or_else(lacking)?;
+        if framing::frame(object, id, width, framed) { Ok(Some(framing::header(fingerprint, width))) } else { Err(lacking()) }
+    }
+}
+
+/// How long the ids are in the frame of a log; nothing where it has none.
+fn frame_of(plan: &Plan, log: &LogPlan) -> Option<IdBytes> {
+    let registry = plan.kafka.registry.as_ref().filter(|_| plan.frames(log.format))?;
+    Some(if registry.has_long_ids { IdBytes::Eight } else { IdBytes::Four })
+}
+
+/// The contract that a log's frame has no id for yet; it is being registered.
+pub(super) fn unregistered(plan: &Plan, registry: &mut Option<Registry>, log: &LogPlan, changes: &Changes<'_>) -> Option<Wanted> {
+    let registry = registry.as_mut().filter(|_| plan.frames(log.format))?;
+    let known = registry.contract(&log.topic, changes.fingerprint, changes.schema);
+    if known.is_some() { None } else { Some(Wanted::Contract(changes.fingerprint)) }
 }
