@@ -1,177 +1,9 @@
 //! Captured events, decoded and folded naively, against the rows of the database they came from, column by column as text.
 //!
-//! The fold here shares no code with the product's: a map per key, ordered as the documents say. The formatting of expected values is undone
-//! by rules of the database, never by looking at what was decoded.
+//! The fold here shares no code with the product's: a map per key, ordered as the documents say. What the sources held is read by `source_rows`.
 
+use super::source_rows::{Texts, decoded, expected};
 use super::*;
-use crate::mask::Mask;
-use serde_json::Value as Json;
-
-/// The text of a row's values by column, NULL as `None`.
-type Texts = BTreeMap<String, Option<String>>;
-
-/// What a database holds: its columns with their declared types, and its rows by the text of their key.
-struct Expected {
-    columns: Vec<(String, String)>,
-    key: Vec<String>,
-    rows: BTreeMap<Vec<String>, Texts>,
-}
-
-fn expected(name: &str) -> Expected {
-    let path = format!("{}/../tests/fixtures/debezium/expected/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let mut lines = text.lines().map(|line| serde_json::from_str::<Json>(line).expect(name));
-    let head = lines.next().expect("a head");
-    let strings = |json: &Json| -> Vec<String> { json.as_array().into_iter().flatten().map(|s| s.as_str().expect("text").to_owned()).collect() };
-    let column = |c: &Json| (c[0].as_str().expect("a name").to_owned(), c[1].as_str().expect("a type").to_owned());
-    let columns: Vec<_> = head["columns"].as_array().into_iter().flatten().map(column).collect();
-    let mut key = strings(&head["primary_key"]);
-    if key.is_empty() {
-        // A table whose identity is an index over its NOT NULL columns.
-        key = head["columns"].as_array().into_iter().flatten().filter(|c| c[2] == true).map(|c| c[0].as_str().expect("a name").to_owned()).collect();
-    }
-    let rows = lines
-        .map(|row| {
-            let row: Texts = columns.iter().map(|(name, ty)| (name.clone(), row[name].as_str().map(|text| canonical(ty, text)))).collect();
-            (key.iter().map(|k| row[k].clone().expect("keys are not NULL")).collect(), row)
-        })
-        .collect();
-    Expected { columns, key, rows }
-}
-
-/// A database's own text of a value, in the form that both sides are compared in.
-fn canonical(ty: &str, text: &str) -> String {
-    let trimmed = |text: &str| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() };
-    // Postgres writes `0044-03-15 12:00:00+00 BC` for what ISO 8601 calls the year -0043.
-    let iso = |text: &str| {
-        if text.ends_with("infinity") {
-            return text.to_owned();
-        }
-        let (text, bc) = text.strip_suffix(" BC").map_or((text, false), |t| (t, true));
-        let year_end = text.find('-').expect("a date");
-        let year: i64 = text[..year_end].parse().expect("a year");
-        let year = if bc { 1 - year } else { year };
-        let year = if (0..=9999).contains(&year) { format!("{year:04}") } else { format!("{year:+05}") };
-        format!("{year}{}", &text[year_end..])
-    };
-    if let Some(element) = ty.strip_suffix("[]") {
-        let elements = elements(text);
-        let element = |e: &Option<String>| e.as_ref().map_or_else(|| "NULL".to_owned(), |e| format!("{:?}", canonical(element, e)));
-        return format!("[{}]", elements.iter().map(element).collect::<Vec<_>>().join(","));
-    }
-    match ty.split(['(', ' ']).next().expect("a type") {
-        "real" | "float" => float::<f32>(text),
-        "double" => float::<f64>(text),
-        "money" => text.replace(['$', ','], ""),
-        // Without a declared scale the connector drops trailing zeros of streamed values.
-        "numeric" if ty == "numeric" => trimmed(text),
-        "bytea" => text.trim_start_matches("\\x").to_owned(),
-        "varbinary" | "binary" | "tinyblob" | "blob" | "longblob" => text.to_ascii_lowercase(),
-        "character" if ty.starts_with("character(") => text.trim_end_matches(' ').to_owned(),
-        "date" => iso(text),
-        // MySQL's times may have three digits of hours; a sign is a sign.
-        "time" => trimmed(text),
-        // One bit is a boolean to its connectors.
-        "bit" if ty == "bit(1)" => text.replace('0', "false").replace('1', "true"),
-        // A cast writes the mask of a single address, too.
-        "boolean" => text.replace('t', "true").replace("truerue", "true").replace('f', "false").replace("falsealse", "false"),
-        "inet" => text.trim_end_matches(if text.contains(':') { "/128" } else { "/32" }).to_owned(),
-        // MariaDB writes a bit string without the zeros before it.
-        "bit" => text.trim_start_matches('0').to_owned(),
-        "interval" => interval(text),
-        // As written for this comparison: reference system, then well-known binary.
-        "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "geometrycollection" => extended(text),
-        "timestamp" | "datetime" => trimmed(&iso(text).replace("+00", "")),
-        _ => text.to_owned(),
-    }
-}
-
-/// The elements of Postgres' own text of an array of one dimension: `{1,NULL,"a,\"b"}`.
-fn elements(text: &str) -> Vec<Option<String>> {
-    let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).expect("an array");
-    let (mut found, mut rest) = (Vec::new(), inner.chars().peekable());
-    while rest.peek().is_some() {
-        let (mut element, mut is_quoted) = (String::new(), false);
-        while let Some(c) = rest.next() {
-            match c {
-                '"' => {
-                    is_quoted = !is_quoted || {
-                        element.push('\u{0}');
-                        false
-                    }
-                }
-                '\\' => element.extend(rest.next()),
-                ',' if !is_quoted => break,
-                c => element.push(c),
-            }
-        }
-        // A closing quote has left a mark, so that a quoted NULL is text.
-        let was_quoted = element.contains('\u{0}');
-        found.push((was_quoted || element != "NULL").then(|| element.replace('\u{0}', "")));
-    }
-    found
-}
-
-/// Postgres' own text of an interval (`-1 years -2 mons +3 days -04:05:06.000001`) in ISO 8601.
-fn interval(text: &str) -> String {
-    let (mut months, mut days, mut micros) = (0, 0, 0);
-    let mut parts = text.split(' ');
-    while let Some(part) = parts.next() {
-        if part.contains(':') {
-            let (sign, clock) = part.strip_prefix('-').map_or((1, part), |rest| (-1, rest));
-            let units: Vec<&str> = clock.split([':', '.']).collect();
-            let [hours, minutes, seconds] = [0, 1, 2].map(|at| units[at].parse::<i64>().expect("digits"));
-            let fraction: i64 = units.get(3).map_or(0, |f| format!("{f:0<6}").parse().expect("digits"));
-            micros = sign * (((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction);
-            continue;
-        }
-        let amount: i32 = part.parse().expect("an amount");
-        match parts.next().expect("a unit") {
-            "year" | "years" => months += amount * 12,
-            "mon" | "mons" => months += amount,
-            _ => days = amount,
-        }
-    }
-    let mut out = String::new();
-    crate::value::Interval { months, days, micros }.write_iso(&mut out);
-    out
-}
-
-/// `4326;0101000000…` as extended well-known binary, in the byte order that it is in; 0 is no reference system.
-fn extended(text: &str) -> String {
-    let Some((srid, wkb)) = text.split_once(';') else { return text.to_owned() };
-    let (srid, wkb): (u32, String) = (srid.parse().expect("a number"), wkb.to_ascii_lowercase());
-    if srid == 0 {
-        return wkb;
-    }
-    let number: String = srid.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    format!("{}20{number}{}", &wkb[..8], &wkb[10..])
-}
-
-fn float<F: std::str::FromStr + std::fmt::Debug>(text: &str) -> String
-where
-    F::Err: std::fmt::Debug,
-{
-    format!("{:?}", text.parse::<F>().expect("a float"))
-}
-
-/// What was decoded, in that same form.
-fn decoded(ty: &str, text: &str) -> String {
-    if let Some(element) = ty.strip_suffix("[]") {
-        let json: Json = serde_json::from_str(text).expect("an array");
-        let element = |e: &Json| match e {
-            Json::Null => "NULL".to_owned(),
-            Json::String(text) => format!("{:?}", decoded(element, text.strip_prefix("\\x").unwrap_or(text))),
-            other => format!("{:?}", decoded(element, &other.to_string())),
-        };
-        return format!("[{}]", json.as_array().expect("an array").iter().map(element).collect::<Vec<_>>().join(","));
-    }
-    match ty.split(['(', ' ']).next().expect("a type") {
-        "timestamp" | "datetime" => canonical("time", &text.replacen('T', " ", 1).replace('Z', "")),
-        "date" | "money" | "interval" => text.to_owned(),
-        _ => canonical(ty, text),
-    }
-}
 
 /// The live rows after every change, by a map per key: sequence first, then snapshot reads below all else, then the place in the source.
 fn fold(said: &[(i64, Vec<Said>)]) -> BTreeMap<Vec<String>, Texts> {
@@ -279,7 +111,7 @@ fn compare_but(file: &str, table: &str, want: &str, options: Options, out_of_sco
     assert!(compared >= want_keys.len(), "{file} {table} compared nothing");
 }
 
-fn plain() -> Options {
+pub(super) fn plain() -> Options {
     Options::new("t")
 }
 
@@ -287,13 +119,13 @@ fn excluding(columns: &[&str]) -> Options {
     Options { exclude: columns.iter().map(|c| (*c).to_owned()).collect(), ..plain() }
 }
 
-fn typed(types: &[(&str, &str)]) -> Options {
+pub(super) fn typed(types: &[(&str, &str)]) -> Options {
     let types = types.iter().map(|(name, ty)| ((*name).to_owned(), ty.parse().expect(ty))).collect();
     Options { types, decimal_strings: DecimalStrings::Base64, ..plain() }
 }
 
 /// The types of Postgres' `customers`, where no schema part says them.
-const CUSTOMERS: [(&str, &str); 6] = [
+pub(super) const CUSTOMERS: [(&str, &str); 6] = [
     ("id", "int32"),
     ("first_name", "text"),
     ("last_name", "text"),
@@ -682,85 +514,4 @@ fn case_tmp_07_times_beyond_a_day() {
     for file in ["my-types-schema", "my-types-avro"] {
         compare(file, "t_time", "my-types.t_time", plain(), &[], &[("3", "c_dt")]);
     }
-}
-
-/// What a rule asks for, of a column of text in every dialect and encoding: a mask under another name, the next one gone.
-#[test]
-fn rules_for_columns_hold_in_every_dialect() {
-    let masked = |text: &str| {
-        let (mut scratch, mut out) = (String::new(), String::new());
-        Mask::new(b"pepper").write(LogicalType::Text, &crate::Value::Text(text), &mut scratch, &mut out);
-        out
-    };
-    let rules = |hide: &str, leave: &str, options: Options| Options {
-        masked: Some((vec![hide.to_owned()], Mask::new(b"pepper"))),
-        rename: vec![(hide.to_owned(), "hidden".to_owned()), ("id".to_owned(), "number".to_owned())],
-        exclude: vec![leave.to_owned()],
-        registry: Some(IdBytes::Four),
-        ..options
-    };
-    let offset = |dialect, table: &str, types: &[(&str, &str)]| Options {
-        dialect,
-        order: Order::Offset,
-        source_table: Some(table.to_owned()),
-        decimal_strings: DecimalStrings::Numbers,
-        ..typed(types)
-    };
-    let flat = Options { dialect: Dialect::Flattened, connector: "postgresql", ..plain() };
-    let maxwell = [
-        &[("id", "int32"), ("first_name", "text"), ("last_name", "text"), ("email", "text")][..],
-        &[("balance", "decimal(12,2)"), ("created_at", "timestamp(6)")],
-    ]
-    .concat();
-    for (file, options) in [
-        ("pg-ops-schema", plain()),
-        ("pg-ops", typed(&CUSTOMERS)),
-        ("pg-ops-avro", plain()),
-        ("pg-ops-flat-rewrite-json-schema", flat),
-        ("my-ops-schema", plain()),
-        ("maxwell-my-ops", offset(Dialect::Maxwell, "customers", &maxwell)),
-        ("canal-my-ops", offset(Dialect::Canal, "customers", &[])),
-    ] {
-        let registry = registry(file);
-        let mut clear = Decoder::new(Options { registry: Some(IdBytes::Four), ..options.clone() });
-        let mut ruled = Decoder::new(rules("email", "last_name", options));
-        let mut shown = 0;
-        for record in records_of(file, "customers") {
-            for decoder in [&mut clear, &mut ruled] {
-                bring(decoder, &registry, &input(&record));
-            }
-            let (Ok(before), Ok(after)) = (say(&mut clear, input(&record)), say(&mut ruled, input(&record))) else { continue };
-            assert_eq!(before.len(), after.len(), "{file}");
-            for (before, after) in before.iter().zip(&after).filter(|(b, _)| b.op != Op::Truncate) {
-                // The key is the same to the last byte, whatever its column is called.
-                assert_eq!((&before.key, &before.sequence, &before.key_values), (&after.key, &after.sequence, &after.key_values), "{file}");
-                let names: Vec<&str> = after.schema.columns().iter().map(|c| c.name.as_str()).collect();
-                assert!(names.contains(&"number") && !names.contains(&"email") && !names.contains(&"last_name"), "{file}: {names:?}");
-                let images = [(Some(&before.after), Some(&after.after)), (before.before.as_ref(), after.before.as_ref())];
-                for (old, new) in images.into_iter().filter_map(|(old, new)| Some((old?, new?))).filter(|(old, _)| !old.is_empty()) {
-                    assert_eq!(new.get("hidden").cloned().flatten(), old["email"].as_deref().map(masked), "{file}");
-                    assert_eq!(new.get("first_name"), old.get("first_name"), "{file}");
-                    shown += usize::from(old["email"].is_some());
-                }
-                let email = before.after.get("email").cloned().flatten().filter(|e| e.len() > 3);
-                if let Some(email) = email {
-                    let is_there = after.encoded.windows(email.len()).any(|w| w == email.as_bytes());
-                    assert!(!is_there, "{file}: {email} is in the record of the log");
-                }
-            }
-        }
-        assert!(shown > 2, "{file} shows nothing");
-    }
-}
-
-#[test]
-fn a_key_cannot_be_masked_nor_a_name_be_given_twice() {
-    let record = &records_of("pg-ops-schema", "customers")[0];
-    let refuse = |options: Options| say(&mut Decoder::new(options), input(record)).map(drop).map_err(|r| (r.code, r.kind()));
-    let masked = Some((vec!["id".to_owned()], Mask::new(b"pepper")));
-    assert_eq!(refuse(Options { masked, ..plain() }), Err((Code::KeyType, RejectKind::StopTable)));
-    let rename = vec![("email".to_owned(), "last_name".to_owned())];
-    assert!(matches!(refuse(Options { rename, ..plain() }), Err((_, RejectKind::StopTable))));
-    let rename = vec![("email".to_owned(), "__LF_x".to_owned())];
-    assert!(matches!(refuse(Options { rename, ..plain() }), Err((_, RejectKind::StopTable))));
 }

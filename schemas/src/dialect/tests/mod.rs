@@ -9,7 +9,9 @@ mod inference;
 mod mongodb;
 mod plain;
 mod protobuf;
+mod rules;
 mod shapes;
+mod source_rows;
 
 use std::collections::BTreeMap;
 
