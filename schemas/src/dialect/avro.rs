@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::connect::Schema as Connect;
-use super::field::Datum;
+use super::datum::Datum;
 use super::layout::Top;
 use super::reject::Fault;
 use crate::avro::{Budget, Kind, Member, NodeId, Schema};

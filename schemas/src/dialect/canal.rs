@@ -4,7 +4,7 @@
 //! orders it. Bytes come as text in a coding of their own and shapes as they lie in memory; such columns are left out or stop the table by name.
 
 use super::Ignored;
-use super::field::Datum;
+use super::datum::Datum;
 use super::members;
 use super::reject::{Code, Reject};
 use super::source::{Number, Source};

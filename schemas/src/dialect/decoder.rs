@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::document::{Seen, close};
 use super::envelope::{Envelope, Kind};
-use super::field::{Field, Placeholder};
+use super::field::Field;
+use super::placeholder::Placeholder;
 use super::plan::{Fit, Key, KeyShape, Plan, Recent, Row, Writer};
 use super::protobuf::Slot;
 use super::registered::{Registered, Registry};

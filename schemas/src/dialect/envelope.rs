@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::field::Datum;
+use super::datum::Datum;
 use super::flattened::{self, Adding, Flattened};
 use super::layout::{Layout, RecordId, Schema, Top};
 use super::members::{self, Members};

@@ -3,7 +3,9 @@
 //! A value says its own type, so nothing is read as what it is not: an instant is never a number of unknown unit, an integer too wide for a float
 //! is refused, and what no column holds stays in a document as it is written.
 
-use super::field::{self, DecimalStrings, MILLIS, Unpacked};
+use super::datum::{self, Unpacked};
+use super::elements::{json_array, put_element};
+use super::field::{BinaryStrings, DecimalStrings, MILLIS};
 use super::reject::Fault;
 use super::temporal;
 use crate::json::{JsonStr, Scanner, Token};
@@ -36,7 +38,7 @@ enum Typed<'a> {
 pub(super) fn read<'s>(ty: LogicalType, token: Token<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
     let typed = match (ty, token) {
         (LogicalType::Array(_), token) => {
-            return field::json_array(ty, &token, unpacked, |token, ty, unpacked, out| field::put_element(ty, read(ty, token, unpacked)?, out));
+            return json_array(ty, &token, unpacked, |token, ty, unpacked, out| put_element(ty, read(ty, token, unpacked)?, out));
         }
         (LogicalType::Json, Token::String(s)) => {
             // A string of the document is a string, whatever stands in it.
@@ -90,7 +92,7 @@ pub(super) fn read<'s>(ty: LogicalType, token: Token<'s>, unpacked: &'s mut Unpa
 }
 
 fn plain<'s>(ty: LogicalType, token: Token<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
-    field::declared(ty, token, DecimalStrings::Numbers, field::BinaryStrings::Base64, unpacked)
+    datum::declared(ty, token, DecimalStrings::Numbers, BinaryStrings::Base64, unpacked)
 }
 
 fn number(digits: &str) -> Typed<'_> {

@@ -4,7 +4,7 @@
 //! connector's choice (`add.fields`), so each may be missing: a row that says nothing of itself is an upsert (case SNP-03), and a null value may be
 //! the only word of a delete (case DEL-02). A delete that is dropped without a tombstone leaves nothing to be heard of.
 
-use super::field::Datum;
+use super::datum::Datum;
 use super::reject::{Code, Reject};
 use super::source::{self, Source};
 use crate::change::Op;

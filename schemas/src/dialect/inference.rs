@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::datum::Datum;
 use super::document::{Seen, close, open};
 use super::envelope::{Envelope, Kind};
-use super::field::{Datum, Placeholder};
 use super::maxwell::{self, Maxwell};
+use super::placeholder::Placeholder;
 use super::plan::{Image, Recent};
 use super::registered::Registry;
 use super::scalar::{self, KeyFormat};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::connect::Schema as Connect;
-use super::field::Datum;
+use super::datum::Datum;
 use super::protobuf::{Defaults, Slot};
 use super::reject::{Code, Fault, Reject};
 use super::{avro, protobuf};

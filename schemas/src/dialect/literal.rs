@@ -3,7 +3,9 @@
 //! A declared `int64` takes `"17"` as well, and a declared `json` takes a document within a string. Here a string is a string: what another writer
 //! began to write otherwise is told by name, with the type that would take both.
 
-use super::field::{self, Datum, Field, Placeholder, Unpacked, Wire};
+use super::datum::{self, Datum, Unpacked};
+use super::field::{Field, Wire};
+use super::placeholder::Placeholder;
 use super::reject::{Code, Fault, Reject};
 use crate::json::Token;
 use crate::shape::Shape;
@@ -14,14 +16,14 @@ use crate::value::Value;
 pub(super) fn read<'s>(ty: LogicalType, token: Token<'s>, unpacked: &'s mut Unpacked) -> Result<Value<'s>, Fault> {
     Ok(match (ty, token) {
         (LogicalType::Bool, Token::Bool(value)) => Value::Bool(value),
-        (LogicalType::Int64, Token::Number(digits)) => field::integer(digits)?,
+        (LogicalType::Int64, Token::Number(digits)) => datum::integer(digits)?,
         // The sizes that a schema part once said.
-        (LogicalType::Int8 | LogicalType::Int16 | LogicalType::Int32, Token::Number(digits)) => field::integer(digits)?,
-        (LogicalType::UInt8 | LogicalType::UInt16 | LogicalType::UInt32, Token::Number(digits)) => field::integer(digits)?,
-        (LogicalType::Float32, Token::Number(_)) => Value::Float32(field::float(&token, f32::is_finite)?),
-        (LogicalType::Float64, Token::Number(_)) => Value::Float64(field::float(&token, f64::is_finite)?),
-        (LogicalType::Numeric, Token::Number(digits)) => field::decimal_text(digits, ty, &mut unpacked.bytes)?,
-        (LogicalType::Text, Token::String(s)) => Value::Text(field::text(s, &mut unpacked.text)?),
+        (LogicalType::Int8 | LogicalType::Int16 | LogicalType::Int32, Token::Number(digits)) => datum::integer(digits)?,
+        (LogicalType::UInt8 | LogicalType::UInt16 | LogicalType::UInt32, Token::Number(digits)) => datum::integer(digits)?,
+        (LogicalType::Float32, Token::Number(_)) => Value::Float32(datum::float(&token, f32::is_finite)?),
+        (LogicalType::Float64, Token::Number(_)) => Value::Float64(datum::float(&token, f64::is_finite)?),
+        (LogicalType::Numeric, Token::Number(digits)) => datum::decimal_text(digits, ty, &mut unpacked.bytes)?,
+        (LogicalType::Text, Token::String(s)) => Value::Text(datum::text(s, &mut unpacked.text)?),
         (LogicalType::Json, Token::Object(raw) | Token::Array(raw) | Token::Number(raw)) => Value::Json(raw),
         (LogicalType::Json, Token::Bool(value)) => Value::Json(if value { "true" } else { "false" }),
         (LogicalType::Json, Token::String(s)) => {

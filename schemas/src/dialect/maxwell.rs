@@ -5,7 +5,7 @@
 //! and commits. Zero dates come as text, and are NULL (case TMP-06).
 
 use super::Ignored;
-use super::field::Datum;
+use super::datum::Datum;
 use super::members;
 use super::reject::{Code, Reject};
 use super::source::{Number, Source};

@@ -4,7 +4,7 @@
 //! rows have combinations of them; so it is made of what is settled. A member that stands nowhere was not sent; one that is settled nowhere
 //! says nothing, or is to be asked for.
 
-use super::field::Datum;
+use super::datum::Datum;
 use super::literal;
 use super::plan::{Fit, KeyTokens, Plan, Row, Writer};
 use super::reject::{Code, Reject};

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Options;
-use super::field::{self, Datum, Field, Placeholder, Unpacked};
+use super::datum::{self, Datum, Unpacked};
+use super::field::Field;
 use super::layout::Layout;
 use super::open::Open;
+use super::placeholder::Placeholder;
 use super::protobuf::Slot;
 use super::reject::{Code, Fault, Reject};
 use super::verbatim::Copied;
@@ -289,7 +291,7 @@ impl Row {
         let fault = |fault: Fault| field.reject(fault, plan.schema.table(), datum.as_ref());
         let start = self.bytes.len();
         let value = match datum {
-            Some(datum) => field::read(wire, field.ty, datum, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
+            Some(datum) => datum::read(wire, field.ty, datum, &writer.placeholder, &mut writer.unpacked).map_err(fault)?,
             None => None,
         };
         match value {
@@ -554,7 +556,7 @@ impl Key {
         let table = plan.schema.table();
         let missing = || Reject::new(Code::KeyMissing, format!("the record key lacks column {:?} of table {table:?}", field.name));
         let (Some((_, ty)), Some(wire), Some(datum)) = (plan.key_type(position), field.wire, datum) else { return Err(missing()) };
-        let value = field::read(wire, ty, datum, &writer.placeholder, &mut writer.unpacked);
+        let value = datum::read(wire, ty, datum, &writer.placeholder, &mut writer.unpacked);
         match value.map_err(|f| field.reject(f, table, Some(&datum)))? {
             Some(value) => {
                 spend(&mut writer.digits, ty, &value).map_err(|f| f.reject(table, &field.name, ty))?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::connect::Schema as Connect;
-use super::field::Datum;
+use super::datum::Datum;
 use super::layout::Top;
 use super::reject::Fault;
 use crate::civil;

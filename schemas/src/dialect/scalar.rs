@@ -2,7 +2,7 @@
 //!
 //! What Kafka's own serializers write carries no type, so the column's declared type says what it means.
 
-use super::field::Datum;
+use super::datum::Datum;
 use super::reject::{Code, Reject};
 use crate::json::{JsonStr, Scanner, Token};
 use crate::types::LogicalType;

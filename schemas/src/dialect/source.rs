@@ -20,7 +20,7 @@
 //! MySQL and MariaDB: (number of the binlog file, position of the event, row within it); a transaction id names, it does not order.
 
 use super::avro::How;
-use super::field::Datum;
+use super::datum::Datum;
 use super::layout::Layout;
 use super::members::{self, Members};
 use super::protobuf::Slot;

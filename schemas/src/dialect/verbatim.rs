@@ -5,7 +5,8 @@
 //! is right and one for what is quick, and a test that holds them equal.
 
 use super::avro::{How, Take};
-use super::field::{BinaryStrings, Field, Placeholder, Wire};
+use super::field::{BinaryStrings, Field, Wire};
+use super::placeholder::Placeholder;
 use super::temporal;
 use crate::json::is_document;
 use crate::row;
@@ -137,7 +138,7 @@ mod tests {
     use crate::avro::{Budget, Schema};
     use crate::dialect::Options;
     use crate::dialect::avro::{Layout, connect};
-    use crate::dialect::field::{self, Unpacked};
+    use crate::dialect::datum::{self, Unpacked};
 
     const COLUMNS: &str = r#"
         {"type":"boolean"} {"type":"int","connect.type":"int16"} {"type":"int"} {"type":"long"} {"type":"float"} {"type":"double"} {"type":"string"} {"type":"bytes"}
@@ -218,7 +219,7 @@ mod tests {
                 count += 1;
                 let (mut general, mut written) = (Reader::new(&bytes), vec![7]);
                 let datum = layout.value(member, &mut general, &mut Budget::of(bytes.len())).expect("a value");
-                let read = field::read(field.wire.expect("a column"), field.ty, datum, &placeholder, &mut unpacked);
+                let read = datum::read(field.wire.expect("a column"), field.ty, datum, &placeholder, &mut unpacked);
                 row::put(field.ty, read.expect("a value").expect("it was sent"), &mut written).expect("it fits");
                 assert_eq!((out, reader.rest().len()), (written, general.rest().len()), "{field:?} {bytes:?}");
             }

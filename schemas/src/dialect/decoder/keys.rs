@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::super::Encoding;
 use super::super::connect::Schema;
+use super::super::datum::Datum;
 use super::super::document::{close, open};
-use super::super::field::{Datum, Field, Wire};
+use super::super::field::{Field, Wire};
 use super::super::layout::Layout;
 use super::super::plan::{self, Image, KeyShape, KeyTokens, Plan};
 use super::super::protobuf::Slot;

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use super::super::datum::Datum;
 use super::super::document::{close, open};
 use super::super::envelope::{Envelope, Kind};
 use super::super::extended;
-use super::super::field::{Datum, Field, Wire};
+use super::super::field::{Field, Wire};
 use super::super::plan::{KeyTokens, Plan};
 use super::super::registered::Registry;
 use super::super::reject::{Code, Reject};

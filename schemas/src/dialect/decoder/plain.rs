@@ -3,8 +3,8 @@
 //! A record says less than a change event, and what it does not say has to follow from where it stands. Offsets order the changes of a key only if
 //! all of them are in one partition: where a topic has several, the members of the record key have to be columns of the table's key.
 
+use super::super::datum::Datum;
 use super::super::envelope::Envelope;
-use super::super::field::Datum;
 use super::super::plan::{Beside, Plan};
 use super::super::reject::{Code, Reject};
 use super::super::scalar;
